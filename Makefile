@@ -1,0 +1,56 @@
+# Every recipe makes what it needs. PYTHON names the interpreter (3.11 or newer); VENV the environment.
+PYTHON ?= python3
+VENV ?= .venv
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps
+LOCKED = $(PIP) --require-hashes -r
+OURS = $(PIP) --no-build-isolation --editable .
+
+.PHONY: chat install test test-all proof check lock clean
+
+chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
+	@$(VENV)/bin/bubbot chat
+
+install: $(VENV)/.base  ## the bot alone, without the demonstration model
+
+test: $(VENV)/.dev  ## every check and test
+	@$(VENV)/bin/python -m pytest
+
+proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
+	@$(VENV)/bin/python -m pytest --proof
+
+check: $(VENV)/.dev  ## style, types and layers only
+	@$(VENV)/bin/python -m pytest tests/quality
+
+test-all:  ## the suite on every supported Python that is installed here
+	@for minor in 11 12 13; do \
+	  python=$$(command -v python3.$$minor) && $$python -c '' 2>/dev/null || { echo "python3.$$minor: not installed, skipped"; continue; }; \
+	  echo "python3.$$minor"; $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-3.$$minor || exit 1; \
+	done
+
+$(VENV)/.base: requirements/base.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing bubbot (a few seconds)"
+	@$(LOCKED) requirements/base.txt
+	@$(OURS)
+	@touch $@
+
+$(VENV)/.local: requirements/local.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing bubbot and its demonstration model (about 200 MB, once)"
+	@$(LOCKED) requirements/local.txt || { echo "The demonstration model has no build for this machine; installing bubbot without it."; $(LOCKED) requirements/base.txt; }
+	@$(OURS)
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing bubbot and its test tools (about 250 MB, once)"
+	@$(LOCKED) requirements/dev.txt
+	@$(OURS)
+	@touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"bubbot needs Python 3.11 or newer, this is {sys.version.split()[0]}: make chat PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+
+lock:  ## renew the lock files: nothing younger than a week, wheels only, hashes, every platform
+	@sh requirements/lock.sh $(PYTHON)
+
+clean:
+	rm -rf $(VENV) .venv-3.* build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

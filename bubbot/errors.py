@@ -1,0 +1,194 @@
+"""Every error bubbot raises, in one tree.
+
+BubbotError
+├── ConfigError                a setting, an option or a home folder that cannot be used
+│   └── HomeLocked             another process writes to this home
+├── TapeError
+│   ├── TapeConflict           a stale head, or a key that stands for other content
+│   ├── AnchorNotFound         a query names an anchor the tape does not have
+│   ├── EntryNotFound          an id, blob or fork that the tape does not have
+│   ├── EntryInvalid           a payload that is not JSON, or breaks the contract of its kind
+│   └── TapeCorrupt            stored bytes that are unreadable or were altered
+├── StoreError
+│   ├── StoreUnavailable       the database cannot be opened, read or written just now
+│   ├── StoreFull              the disk or the database has no room; nothing was written
+│   └── StoreTooNew            the database was written by a newer bubbot
+├── ModelError                 the model could not answer; the turn ends with a failure sentence
+│   ├── ModelOverflow          the request is longer than the model's context
+│   ├── ModelRateLimited       the provider asks for less; `retry_after` seconds where it says so
+│   ├── ModelRefused           the provider declined this request, or the credentials
+│   ├── ModelUnavailable       the provider, or the local model's process, is not there
+│   └── ModelUnconfigured      no model is set up
+├── ToolError                  a tool raised, or ran out of time
+│   └── CommandError           a comma command that cannot be understood; its text is the answer
+└── ChannelError
+    └── DeliveryFailed         a part could not be sent; `permanent` when trying again is useless
+
+Signals a tool author raises (not errors of bubbot):
+ToolSignal
+├── ToolRetry                  the arguments were wrong in a way the model can mend
+└── ToolFailed                 the tool cannot do it; trying again will not help
+
+Each class carries `kind`, a stable word that also goes onto the tape. They are ordinary classes: a frozen
+dataclass cannot carry the traceback that a context manager sets on it.
+"""
+
+from __future__ import annotations
+
+
+class BubbotError(Exception):
+    """Base of all errors bubbot raises; `str()` is a sentence fit for a person."""
+
+    kind = "error"
+
+
+class ConfigError(BubbotError):
+    """A setting, an option or the home folder cannot be used; the text names it and the fix."""
+
+    kind = "config"
+
+
+class HomeLocked(ConfigError):
+    """Another process holds the writer's lock of this home."""
+
+    kind = "home_locked"
+
+
+class TapeError(BubbotError):
+    """The tape refused, or could not answer."""
+
+    kind = "tape"
+
+
+class TapeConflict(TapeError):
+    """A stale `expect_head`, or a key already used for other content. Nothing was written."""
+
+    kind = "tape_conflict"
+
+
+class AnchorNotFound(TapeError):
+    """The query names an anchor that is not on the tape (or not after the other one)."""
+
+    kind = "anchor_not_found"
+
+
+class EntryNotFound(TapeError):
+    """The tape has no entry with this id, no blob with this digest, or no such open fork."""
+
+    kind = "entry_not_found"
+
+
+class EntryInvalid(TapeError):
+    """The payload or meta is not plain JSON, or breaks the contract of its kind."""
+
+    kind = "entry_invalid"
+
+
+class TapeCorrupt(TapeError):
+    """Stored bytes are unreadable or altered; the text names tape and id."""
+
+    kind = "tape_corrupt"
+
+
+class StoreError(BubbotError):
+    """The store failed as a whole."""
+
+    kind = "store"
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened, read or written just now."""
+
+    kind = "store_unavailable"
+
+
+class StoreFull(StoreError):
+    """No room on the disk or in the database; the append wrote nothing."""
+
+    kind = "store_full"
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer version of bubbot."""
+
+    kind = "store_too_new"
+
+
+class ModelError(BubbotError):
+    """The model could not answer."""
+
+    kind = "model"
+
+
+class ModelOverflow(ModelError):
+    """The request is longer than the model's context."""
+
+    kind = "model_overflow"
+
+
+class ModelRateLimited(ModelError):
+    """The provider asks for fewer requests; wait `retry_after` seconds where it said how long."""
+
+    kind = "model_rate_limited"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ModelRefused(ModelError):
+    """The provider declined this request or these credentials; trying again will not help."""
+
+    kind = "model_refused"
+
+
+class ModelUnavailable(ModelError):
+    """The provider or the local model's process is not reachable, crashed, or fell silent."""
+
+    kind = "model_unavailable"
+
+
+class ModelUnconfigured(ModelError):
+    """No model is set up."""
+
+    kind = "model_unconfigured"
+
+
+class ToolError(BubbotError):
+    """A tool raised, was refused, or ran out of time."""
+
+    kind = "tool"
+
+
+class CommandError(ToolError):
+    """A comma command that cannot be understood or is not allowed; the text is the answer."""
+
+    kind = "command"
+
+
+class ChannelError(BubbotError):
+    """A channel failed."""
+
+    kind = "channel"
+
+
+class DeliveryFailed(ChannelError):
+    """A part could not be sent. `permanent`: the platform refused it and would refuse it again."""
+
+    kind = "delivery_failed"
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+
+
+class ToolSignal(Exception):
+    """Base of what a tool's author raises to tell the model how it went."""
+
+
+class ToolRetry(ToolSignal):
+    """The arguments were wrong in a way the model can mend; the text says how."""
+
+
+class ToolFailed(ToolSignal):
+    """The tool cannot do what was asked; trying again will not help."""

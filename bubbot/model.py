@@ -1,0 +1,148 @@
+"""The model port: what the runtime asks a model, and what comes back.
+
+An implementation lives in `models/` and is loaded through the entry-point group `bubbot.models`, whose
+objects are factories `(ModelOptions) -> Model`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from bubbot.tape.entry import JsonObject, thaw
+
+Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraits:
+    """What a model accepts, so that no request it would refuse is ever built.
+
+    `tools`: takes tool schemas. `first_assistant`: takes a conversation that opens with an assistant message.
+    `short_prompt`: wants the persona and memory only, without the runtime contract. `context_tokens`: the size
+    of its context, where it is known. `notice`: a sentence people are shown when they open a chat with it.
+    """
+
+    tools: bool = True
+    first_assistant: bool = True
+    short_prompt: bool = False
+    context_tokens: int | None = None
+    notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a provider sees it: `name` without dots, `parameters` as JSON Schema."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+    def as_json(self) -> JsonObject:
+        """The provider's form, `{"type": "function", "function": {...}}`."""
+        function = {"name": self.name, "description": self.description, "parameters": thaw(self.parameters)}
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One model call. `messages` are chat messages without the system prompt; `parameters` are sampling settings."""
+
+    system: str
+    messages: tuple[JsonObject, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    parameters: JsonObject = field(default_factory=dict)
+
+    def as_bytes(self) -> bytes:
+        """The canonical bytes of the whole request; equal bytes mean an equal request."""
+        body = {
+            "messages": [{"role": "system", "content": self.system}, *(thaw(message) for message in self.messages)],
+            "tools": [tool.as_json() for tool in self.tools],
+            "parameters": thaw(self.parameters),
+        }
+        return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+    def digest(self) -> str:
+        """SHA-256 of `as_bytes`, in hex."""
+        return sha256(self.as_bytes()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call the model asks for. `arguments` is the text the model wrote: JSON, or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model call as the provider (or the tokenizer) counted them; `cost` in US dollars."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer, in order."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """The end of a stream: the whole answer. `response_id` is the provider's own name for it."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    finish: Finish = "stop"
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    response_id: str | None = None
+    reasoning: str | None = None
+
+
+ModelEvent: TypeAlias = TextDelta | ModelReply
+
+
+class Model(Protocol):
+    """A model that answers. One instance serves many turns at once."""
+
+    @property
+    def name(self) -> str:
+        """The configured name, as people type it."""
+        ...
+
+    @property
+    def traits(self) -> ModelTraits:
+        """What it accepts; constant for the life of the instance."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yields text deltas, then exactly one `ModelReply`, then ends.
+
+        Raises a `ModelError` where the provider failed; a stream that ends without a reply is the same as
+        `ModelUnavailable`. Closing the iterator early cancels the call. Never writes to a tape.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Frees processes and connections; calling it twice is fine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What a model factory is given: the configured name (`provider/model`), the home folder and its settings."""
+
+    name: str
+    home: Path
+    settings: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Stores: implementations of the tape store port."""

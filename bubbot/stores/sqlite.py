@@ -1,0 +1,243 @@
+"""The default store: one SQLite file, one writer, group commit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
+from bubbot.stores import sqlite_write as write
+from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all, head_at
+from bubbot.stores.sqlite_rows import find, tape_number
+from bubbot.stores.sqlite_schema import check_version, migrate
+from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, connect
+from bubbot.tape.blobs import digest_of
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.handle import Clock
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.store import Batch, ForkRecord, Reset, TapeSummary
+
+BUSY_SECONDS = 10.0
+
+
+class SqliteStore:
+    """See `TapeStore` for every method. Made by `open_store` or `open_readonly`."""
+
+    def __init__(
+        self,
+        reader: ThreadedConnection,
+        writer: ThreadedConnection | None,
+        scanner: ThreadedConnection,
+        salt: write.Salt,
+    ) -> None:
+        self._reader = reader
+        self._scanner = scanner
+        self._writing = writer
+        self._writer = None if writer is None else GroupWriter(writer)
+        self._salt = salt
+        self._open = True
+
+    async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.append`."""
+        return await self._write().submit(partial(write.append, batches=batches, salt=self._salt))
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.fetch`. A text query scans; it has a connection of its own and delays nobody."""
+        conn = self._scanner if any(query.text for query in queries) else self._reader
+        return await self._checked(conn).run(partial(_fetch, queries=queries))
+
+    async def head(self, tape: str) -> int:
+        """See `TapeStore.head`."""
+        return await self._checked(self._reader).run(partial(_head, tape=tape))
+
+    async def tapes(self) -> list[TapeSummary]:
+        """See `TapeStore.tapes`."""
+        return await self._checked(self._reader).run(_tapes)
+
+    async def open_fork(self, record: ForkRecord) -> None:
+        """See `TapeStore.open_fork`."""
+        await self._write().submit(partial(write.open_fork, record=record))
+
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> None:
+        """See `TapeStore.extend_fork`."""
+        await self._write().submit(partial(write.extend_fork, fork=fork, staged=staged, how=reset))
+
+    async def merge_fork(
+        self, fork: str, batches: Sequence[Batch], reset: tuple[str, Reset] | None = None
+    ) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.merge_fork`."""
+        job = partial(write.merge_fork, fork=fork, batches=batches, how=reset, salt=self._salt)
+        stored = await self._write().submit(job)
+        await self._wiped(reset[1] if reset else None)
+        return stored
+
+    async def drop_fork(self, fork: str) -> None:
+        """See `TapeStore.drop_fork`."""
+        await self._write().submit(partial(write.close_fork, fork=fork))
+
+    async def forks(self) -> list[ForkRecord]:
+        """See `TapeStore.forks`."""
+        return await self._checked(self._reader).run(write.forks)
+
+    async def reset(self, tape: str, how: Reset, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+        """See `TapeStore.reset`."""
+        batches = [Batch(tape, tuple(first))]
+        stored = await self._write().submit(partial(write.reset, tape=tape, how=how, batches=batches, salt=self._salt))
+        await self._wiped(how)
+        return stored[0]
+
+    async def put_blob(self, tape: str, data: bytes) -> str:
+        """See `BlobStore.put_blob`."""
+        return await self._write().submit(partial(write.put_blob, tape=tape, data=data))
+
+    async def get_blob(self, tape: str, digest: str) -> bytes:
+        """See `BlobStore.get_blob`."""
+        return await self._checked(self._reader).run(partial(_blob, tape=tape, digest=digest))
+
+    async def workspace(self, default: str) -> str:
+        """The label that tape names are made with: stored once, never recomputed from a path that moved."""
+
+        def label(conn: sqlite3.Connection) -> str:
+            if self._writer is not None:
+                conn.execute("INSERT INTO deployment VALUES ('workspace', ?) ON CONFLICT DO NOTHING", (default,))
+            row = conn.execute("SELECT value FROM deployment WHERE key = 'workspace'").fetchone()
+            return str(row[0]) if row else default
+
+        return await (self._writer.submit(label) if self._writer else self._checked(self._reader).run(label))
+
+    async def audit(self, tape: str | None = None) -> DeploymentAudit:
+        """Walks the hash chain of one tape or of all of them."""
+        return await self._checked(self._scanner).run(partial(audit_all, only=tape))
+
+    async def deployment_head(self, position: int | None = None) -> str:
+        """The head over all tapes, now or as it was at a global position."""
+        return await self._checked(self._scanner).run(partial(head_at, position=position))
+
+    async def aclose(self) -> None:
+        """See `TapeStore.aclose`."""
+        if not self._open:
+            return
+        self._open = False
+        for conn in (self._reader, self._scanner, self._writing):
+            if conn is not None:
+                await conn.close()
+
+    async def _wiped(self, how: Reset | None) -> None:
+        """After an erasure the old bytes must not linger in the write-ahead log."""
+        if how is not None and how.erase and self._writing is not None:
+            await self._writing.run(_truncate_wal)
+
+    def _write(self) -> GroupWriter:
+        if not self._open:
+            raise StoreUnavailable("the store is closed")
+        if self._writer is None:
+            raise StoreUnavailable("the database is open for reading only")
+        return self._writer
+
+    def _checked(self, conn: ThreadedConnection) -> ThreadedConnection:
+        if not self._open:
+            raise StoreUnavailable("the store is closed")
+        return conn
+
+
+async def open_store(path: Path, *, salt: write.Salt, now: Clock) -> SqliteStore:
+    """Opens the database for writing, making or migrating it. The caller holds the home's lock."""
+    writer = await connect(partial(_writing, path, timestamp(now())))
+    return await _with_readers(path, writer, salt)
+
+
+async def open_readonly(path: Path) -> SqliteStore:
+    """Opens the database for reading beside a running process. Raises `StoreUnavailable` where there is none."""
+    return await _with_readers(path, None, bytes)
+
+
+async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: write.Salt) -> SqliteStore:
+    opened = [writer] if writer else []
+    try:
+        opened.append(await connect(partial(_reading, path)))
+        opened.append(await connect(partial(_reading, path)))
+    except BaseException:
+        for conn in opened:
+            await conn.close()
+        raise
+    return SqliteStore(opened[-2], writer, opened[-1], salt)
+
+
+def _writing(path: Path, now: str) -> sqlite3.Connection:
+    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    return _prepared(conn, partial(_prepare_writing, now=now))
+
+
+def _prepare_writing(conn: sqlite3.Connection, now: str) -> None:
+    check_version(conn)
+    conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute("PRAGMA synchronous = FULL")  # a power cut must not eat what was acknowledged
+    conn.execute("PRAGMA secure_delete = ON")
+    conn.execute("PRAGMA foreign_keys = ON")
+    migrate(conn, now=now)
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    if not path.exists():
+        raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
+    # Never immutable: the database is alive. In WAL mode reading needs the -shm file beside it.
+    conn = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    return _prepared(conn, _prepare_reading)
+
+
+def _prepare_reading(conn: sqlite3.Connection) -> None:
+    conn.execute("PRAGMA query_only = ON")
+    if check_version(conn) == 0:
+        raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
+
+
+def _prepared(conn: sqlite3.Connection, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    try:
+        prepare(conn)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _fetch(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+    conn.execute("BEGIN")
+    try:
+        return [find(conn, query) for query in queries]
+    finally:
+        conn.execute("COMMIT")
+
+
+def _head(conn: sqlite3.Connection, tape: str) -> int:
+    row = conn.execute(
+        "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = (SELECT tape FROM tapes WHERE name = ?)",
+        (tape,),
+    ).fetchone()
+    return row[0] or 0
+
+
+def _tapes(conn: sqlite3.Connection) -> list[TapeSummary]:
+    rows = conn.execute(
+        "SELECT tapes.name, archived_from, coalesce(head.id, 0), coalesce(hex(head.chain), ''), "
+        "(SELECT count(*) FROM erased WHERE erased.tape = tapes.tape) "
+        "FROM tapes LEFT JOIN entries AS head ON head.tape = tapes.tape AND head.id = "
+        "(SELECT max(id) FROM entries WHERE tape = tapes.tape) ORDER BY tapes.name"
+    )
+    return [TapeSummary(name, head, chain.lower(), source, erased) for name, source, head, chain, erased in rows]
+
+
+def _blob(conn: sqlite3.Connection, tape: str, digest: str) -> bytes:
+    row = conn.execute(
+        "SELECT data FROM blobs WHERE tape = ? AND digest = ?", (tape_number(conn, tape), digest)
+    ).fetchone()
+    if row is None:
+        raise EntryNotFound(f"{tape} has no blob {digest}")
+    if digest_of(row[0]) != digest:
+        raise TapeCorrupt(f"the blob {digest} of the tape {tape} was altered")
+    return bytes(row[0])
+
+
+def _truncate_wal(conn: sqlite3.Connection) -> None:
+    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,0 +1,175 @@
+"""Entries as rows, and queries as SQL."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bubbot.errors import TapeCorrupt
+from bubbot.tape.chain import content_digest, link
+from bubbot.tape.entry import EMPTY, Kind, TapeEntry, encode
+from bubbot.tape.query import Span, TapeQuery, matcher, moment, resolve
+
+COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
+INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * 14)})"
+_READ = "SELECT id, kind, key, date, payload, meta, salt, digest FROM entries"
+_NAMED = (Kind.ANCHOR, Kind.EVENT)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(at: datetime) -> int:
+    """Whole microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: bytes) -> tuple[Any, ...]:
+    """The row of an entry that has its id, chained to the one before it."""
+    payload, meta = encode(entry.payload), encode(entry.meta)
+    digest = content_digest(salt, payload, meta)
+    chain = link(previous, entry_id=entry.id, kind=entry.kind, date=entry.date, key=entry.key, digest=digest)
+    at = moment(entry.date)
+    return (
+        seq,
+        tape,
+        entry.id,
+        str(entry.kind),
+        entry.key,
+        entry.name,
+        1 if entry.opens_window else None,
+        None if at is None else microseconds(at),
+        entry.date,
+        payload,
+        meta,
+        salt,
+        digest,
+        chain,
+    )
+
+
+def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
+    """The entry of a row of `_READ`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
+    entry_id, kind, key, date, payload, meta, salt, digest = row
+    if payload is None:
+        return TapeEntry(kind, EMPTY, EMPTY, date, key, entry_id, erased=True)
+    try:
+        if content_digest(salt, payload, meta) != digest:
+            raise TapeCorrupt(f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored")
+        return TapeEntry(kind, json.loads(payload), json.loads(meta), date, key, entry_id)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RowFinder:
+    """Finds anchors of one tape through the indexes; every query names its own (the planner may choose a scan)."""
+
+    conn: sqlite3.Connection
+    name: str
+    tape: int
+
+    def opening(self) -> TapeEntry | None:
+        """The newest anchor that opens a window."""
+        return self._one("INDEXED BY entries_window WHERE tape = ? AND opens = 1 ORDER BY id DESC LIMIT 1")
+
+    def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
+        """The newest anchor of this name, below id `before` where given."""
+        return self._one(
+            "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id < ? AND kind = 'anchor' "
+            "ORDER BY id DESC LIMIT 1",
+            name,
+            2**62 if before is None else before,
+        )
+
+    def first(self, name: str, after: int) -> TapeEntry | None:
+        """The oldest anchor of this name above id `after`."""
+        return self._one(
+            "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id > ? AND kind = 'anchor' ORDER BY id LIMIT 1",
+            name,
+            after,
+        )
+
+    def _one(self, where: str, *values: object) -> TapeEntry | None:
+        row = self.conn.execute(f"{_READ} {where}", (self.tape, *values)).fetchone()
+        return None if row is None else from_row(self.name, row)
+
+
+def tape_number(conn: sqlite3.Connection, name: str) -> int | None:
+    """The number of a tape, or None where there is none of that name."""
+    row = conn.execute("SELECT tape FROM tapes WHERE name = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
+    """What the query finds, equal to `evaluate` over the whole tape."""
+    number = tape_number(conn, query.tape)
+    spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number))
+    if number is None or not spans or (query.limit is not None and query.limit <= 0):
+        return ()
+    sql, values = _select(query, number, spans)
+    passes = _text_filter(query)
+    found = list(_taken(conn.execute(sql, values), query, passes))
+    return tuple(found)
+
+
+def _taken(
+    rows: Iterator[tuple[Any, ...]], query: TapeQuery, passes: Callable[[TapeEntry], bool] | None
+) -> Iterator[TapeEntry]:
+    left = query.limit
+    for row in rows:
+        entry = from_row(query.tape, row)
+        if passes is None or passes(entry):
+            yield entry
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
+def _text_filter(query: TapeQuery) -> Callable[[TapeEntry], bool] | None:
+    return matcher(query).passes if query.text else None
+
+
+def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, list[Any]]:
+    """Everything but the text filter, which only Python can decide."""
+    where = ["tape = ?"]
+    values: list[Any] = [tape]
+    bounds = []
+    for low, high in spans:
+        bounds.append("id >= ?" if high is None else "id BETWEEN ? AND ?")
+        values += [low] if high is None else [low, high]
+    where.append(f"({' OR '.join(bounds)})")
+    for column, wanted in (("kind", query.kinds), ("key", query.keys)):
+        if wanted:
+            where.append(f"{column} IN ({_marks(wanted)})")
+            values += wanted
+    if query.names:
+        only_named = bool(query.kinds) and set(query.kinds) <= set(_NAMED)
+        where.append(f"({'' if only_named else 'kind NOT IN (?, ?) OR '}name IN ({_marks(query.names)}))")
+        values += query.names if only_named else [*_NAMED, *query.names]
+    for comparison, instant in (("at >= ?", query.since), ("at <= ?", query.until)):
+        if instant is not None:
+            where.append(comparison)
+            values.append(microseconds(instant))
+    sql = f"{_READ} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
+    if query.newest:
+        sql += " DESC"
+    if query.limit is not None and not query.text:
+        sql += " LIMIT ?"
+        values.append(query.limit)
+    return sql, values
+
+
+def _index(query: TapeQuery) -> str:
+    if query.keys:
+        return "entries_key"
+    if query.names and query.kinds and set(query.kinds) <= set(_NAMED):
+        return "entries_name"
+    return "entries_anchor" if query.kinds == (Kind.ANCHOR,) else "entries_id"
+
+
+def _marks(values: tuple[str, ...]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,0 +1,74 @@
+"""Anchors: where reconstruction may start, and the contract of the state they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bubbot.errors import EntryInvalid
+from bubbot.tape.entry import EMPTY, JsonObject, Kind, TapeEntry
+
+SESSION_START = "session/start"
+SESSION_NEW = "session/new"
+SESSION_RESUME = "session/resume"
+OVERFLOW_HANDOFF = "auto_handoff/context_overflow"
+MEMORY_OPEN = "memory/open"
+MEMORY_SEAL = "memory/seal"
+
+_TEXTS = ("phase", "summary", "owner")
+_LISTS = {"next_steps": str, "source_ids": int, "parents": int}
+
+
+def anchor(
+    name: str,
+    state: JsonObject | None = None,
+    *,
+    window: bool = True,
+    recalls: Sequence[tuple[int, int]] = (),
+    meta: JsonObject = EMPTY,
+) -> TapeEntry:
+    """An anchor entry. `window=False` leaves the window where it is.
+
+    `recalls` are inclusive id ranges before the anchor that belong to its window all the same: the inbound
+    messages of the turn that hands off, or the thread that `,resume` takes up again.
+    """
+    if not name.strip():
+        raise EntryInvalid("an anchor needs a name, such as phase/design")
+    payload: dict[str, Any] = {"name": name, "state": dict(state or {})}
+    if not window:
+        payload["window"] = False
+    if recalls:
+        payload["recalls"] = [list(span) for span in recalls]
+    return TapeEntry(Kind.ANCHOR, payload, meta)
+
+
+def recalled(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
+    """The inclusive id ranges an anchor recalls; malformed ones (imports) are left out."""
+    found = entry.payload.get("recalls", ())
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(
+        (span[0], span[1])
+        for span in found
+        if isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span) and span[1] < entry.id
+    )
+
+
+def check_state(state: Mapping[str, Any], head: int) -> None:
+    """Checks a handoff state against the contract; `head` is the newest id its sources may name.
+
+    All keys are optional and unknown ones pass: `phase`, `summary`, `owner` are texts, `next_steps` a list of
+    texts, `source_ids` and `parents` lists of ids of this tape. Raises `EntryInvalid` naming key and value.
+    """
+    for key in _TEXTS:
+        if key in state and not isinstance(state[key], str):
+            raise EntryInvalid(f"handoff state: {key} is {state[key]!r}; it has to be a text")
+    for key, item in _LISTS.items():
+        values = state.get(key, ())
+        if not isinstance(values, (list, tuple)) or any(type(value) is not item for value in values):
+            wanted = "texts" if item is str else "entry ids"
+            raise EntryInvalid(f"handoff state: {key} is {values!r}; it has to be a list of {wanted}")
+    for key in ("source_ids", "parents"):
+        for entry_id in state.get(key, ()):
+            if not 1 <= entry_id <= head:
+                raise EntryInvalid(f"handoff state: {key} names entry {entry_id}; this tape has entries 1 to {head}")

@@ -1,0 +1,182 @@
+"""One immutable fact on a tape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from bubbot.errors import EntryInvalid
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""A JSON object; deeply frozen (`MappingProxyType` and tuples) wherever it belongs to an entry."""
+
+EMPTY: JsonObject = MappingProxyType({})
+
+
+class Kind(StrEnum):
+    """The kinds bubbot writes. A tape may hold others (imported, or from a newer version): they pass through."""
+
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    ANCHOR = "anchor"
+    EVENT = "event"
+    SYSTEM = "system"
+    ERROR = "error"
+
+
+def freeze(value: object, where: str = "payload") -> Any:
+    """A deeply immutable copy of a JSON value. Raises `EntryInvalid` naming the place of what is not JSON."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            if not isfinite(value):
+                raise EntryInvalid(f"{where} is {value}: JSON has no such number")
+            return value
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise EntryInvalid(
+                    f"{where} holds a lone surrogate at character {error.start}: it is not valid text"
+                ) from error
+            return str(value)
+        case Mapping():
+            for name in value:
+                if not isinstance(name, str):
+                    raise EntryInvalid(f"{where} has the key {name!r}: keys of an object are strings")
+                freeze(name, f"a key of {where}")
+            return MappingProxyType({name: freeze(item, f"{where}.{name}") for name, item in value.items()})
+        case list() | tuple():
+            return tuple(freeze(item, f"{where}[{index}]") for index, item in enumerate(value))
+        case _:
+            raise EntryInvalid(f"{where} is a {type(value).__name__}: only JSON values can be stored")
+
+
+def thaw(value: Any) -> Any:
+    """A mutable copy made of dicts and lists, fit for `json.dumps` and for libraries that want plain data."""
+    if isinstance(value, Mapping):
+        return {name: thaw(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [thaw(item) for item in value]
+    return value
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict)
+_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict, sort_keys=True)
+
+
+def encode(value: JsonObject) -> str:
+    """The text a store keeps: compact JSON, keys in the order they were given, no escapes beyond JSON's own."""
+    return _COMPACT.encode(value)
+
+
+def canonical(value: JsonObject) -> str:
+    """As `encode`, with sorted keys: equal texts mean equal values (and 1 is not 1.0)."""
+    return _SORTED.encode(value)
+
+
+def timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with microseconds, so that text order is time order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class TapeEntry:
+    """One fact. `id` is 0 until a store has given it one; ids of a tape are 1, 2, 3 … without gaps.
+
+    `payload` and `meta` are frozen deep at construction, so the caller's objects are never shared or changed.
+    `key` makes an append idempotent. `erased`: the content was erased on request; payload and meta are empty.
+    """
+
+    kind: str
+    payload: JsonObject
+    meta: JsonObject = field(default_factory=dict)
+    date: str = ""
+    key: str | None = None
+    id: int = 0
+    erased: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "payload", freeze(self.payload, "payload"))
+        object.__setattr__(self, "meta", freeze(self.meta, "meta"))
+        for name in ("kind", "key"):
+            freeze(getattr(self, name), name)
+
+    @property
+    def name(self) -> str | None:
+        """The name of an anchor or event; None for other kinds."""
+        found = self.payload.get("name") if self.kind in (Kind.ANCHOR, Kind.EVENT) else None
+        return found if isinstance(found, str) else None
+
+    @property
+    def opens_window(self) -> bool:
+        """True for an anchor that moves the window: any whose payload does not say `"window": false`.
+
+        Imported memory zones say nothing; their markers never open a window (they would empty the context).
+        """
+        if self.kind != Kind.ANCHOR or self.payload.get("window") is False:
+            return False
+        return not (self.name or "").startswith("memory/")
+
+    def same_content(self, other: TapeEntry) -> bool:
+        """Whether kind and payload are equal; meta and date never count."""
+        return self.kind == other.kind and canonical(self.payload) == canonical(other.payload)
+
+    def stored(self, entry_id: int) -> TapeEntry:
+        """The same entry with the id a store gave it."""
+        return replace(self, id=entry_id)
+
+    def text(self) -> str:
+        """Every string value of the payload, a line each: what a text search looks at."""
+        return "\n".join(_strings(self.payload))
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _strings(item)]
+    if isinstance(value, tuple):
+        return [text for item in value for text in _strings(item)]
+    return []
+
+
+def message(role: str, content: str | Sequence[JsonObject], **meta: Any) -> TapeEntry:
+    """A chat message; `content` is text or a list of content parts."""
+    return TapeEntry(Kind.MESSAGE, {"role": role, "content": content}, meta)
+
+
+def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> TapeEntry:
+    """What a model asked for: `calls` are OpenAI-style `{"id","type","function":{"name","arguments"}}`."""
+    payload: dict[str, Any] = {"calls": list(calls)}
+    if text:
+        payload["content"] = text
+    return TapeEntry(Kind.TOOL_CALL, payload, meta)
+
+
+def tool_result(results: Sequence[JsonObject], **meta: Any) -> TapeEntry:
+    """What tools gave back: `{"tool_call_id","content","is_error"?}` each."""
+    return TapeEntry(Kind.TOOL_RESULT, {"results": list(results)}, meta)
+
+
+def event(name: str, data: JsonObject | None = None, *, key: str | None = None, **meta: Any) -> TapeEntry:
+    """Something that happened, by name."""
+    return TapeEntry(Kind.EVENT, {"name": name, "data": data or {}}, meta, key=key)
+
+
+def system(content: str, **meta: Any) -> TapeEntry:
+    """A system message, or the digest of a system prompt kept as a blob."""
+    return TapeEntry(Kind.SYSTEM, {"content": content}, meta)
+
+
+def error(kind: str, text: str, **details: Any) -> TapeEntry:
+    """A failure; `kind` is the stable word of the error class."""
+    return TapeEntry(Kind.ERROR, {"kind": kind, "message": text, **details})

@@ -1,0 +1,271 @@
+"""What a query means: `evaluate` is the one definition that every store and every fork agrees with."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Literal, Protocol, TypeAlias
+
+from bubbot.errors import AnchorNotFound
+from bubbot.tape.anchor import recalled
+from bubbot.tape.entry import Kind, TapeEntry
+
+Span: TypeAlias = tuple[int, int | None]
+"""Inclusive ids, first and last; None: up to the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Every entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The anchor that opens the window, alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the newest window-opening anchor recalls, then the entries after it; the anchor itself is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """The entries after the newest anchor of this name."""
+
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """From the newest anchor `first` to the first anchor `second` after it, both left out."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """The newest sealed run: from the newest `seal` back to the newest `open` before it, both included."""
+
+    open: str
+    seal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """These id ranges."""
+
+    spans: tuple[Span, ...]
+
+
+Slice: TypeAlias = Whole | Opening | Window | After | Between | Zone | Spans
+
+
+@dataclass(frozen=True, slots=True)
+class TapeQuery:
+    """Which entries of one tape, in which order.
+
+    `part` cuts the tape; the filters choose within it, all of them together; then order; then `limit`.
+    `kinds`: any of these. `names`: an anchor or event has to have one of these names; other kinds pass.
+    `keys`: any of these. `since`, `until`: aware datetimes, both included; undated entries do not match.
+    `text`: exact substring of the entry's texts after NFKC and casefold. `newest`: newest first.
+    A `part` whose anchor is missing raises `AnchorNotFound`, or is empty where `missing` says so.
+    """
+
+    tape: str
+    part: Slice = Whole()
+    kinds: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str = ""
+    newest: bool = False
+    limit: int | None = None
+    missing: Literal["error", "empty"] = "error"
+
+
+class AnchorFinder(Protocol):
+    """How a store finds anchors; the three questions a slice may ask."""
+
+    def opening(self) -> TapeEntry | None:
+        """The newest anchor that opens a window."""
+        ...
+
+    def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
+        """The newest anchor of this name, below id `before` where given."""
+        ...
+
+    def first(self, name: str, after: int) -> TapeEntry | None:
+        """The oldest anchor of this name above id `after`."""
+        ...
+
+
+def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
+    """The id ranges of the query's part, ascending and disjoint. Raises `AnchorNotFound`."""
+    try:
+        return _spans(query, find)
+    except AnchorNotFound:
+        if query.missing == "empty":
+            return ()
+        raise
+
+
+def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
+    def known(found: TapeEntry | None, name: str, where: str = "") -> TapeEntry:
+        if found is None:
+            raise AnchorNotFound(f"the tape {query.tape} has no anchor {name}{where}; ,anchors lists those it has")
+        return found
+
+    match query.part:
+        case Whole():
+            return ((1, None),)
+        case Spans(spans):
+            return union(spans)
+        case Opening():
+            opening = known(find.opening(), "that opens a window")
+            return ((opening.id, opening.id),)
+        case Window():
+            opening = known(find.opening(), "that opens a window")
+            return union([*recalled(opening), (opening.id + 1, None)])
+        case After(name):
+            return ((known(find.newest(name), name).id + 1, None),)
+        case Between(first, second):
+            start = known(find.newest(first), first)
+            end = known(find.first(second, start.id), second, f" after {first} (entry {start.id})")
+            return ((start.id + 1, end.id - 1),)
+        case Zone(open_name, seal_name):
+            seal = known(find.newest(seal_name), seal_name)
+            start = known(find.newest(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
+            return ((start.id, seal.id),)
+
+
+def union(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The same ids as ascending ranges that do not touch."""
+    merged: list[Span] = []
+    for low, high in sorted(((max(low, 1), high) for low, high in spans), key=lambda span: span[0]):
+        if high is not None and high < low:
+            continue
+        last = merged[-1] if merged else None
+        if last is not None and (last[1] is None or low <= last[1] + 1):
+            merged[-1] = (last[0], None if last[1] is None or high is None else max(last[1], high))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
+    """What the query finds among the entries of its tape, given in ascending order of id."""
+    spans = resolve(query, EntryFinder(entries))
+    wanted = matcher(query)
+    found = [entry for entry in entries if inside(entry.id, spans) and wanted.passes(entry)]
+    return arrange(found, query)
+
+
+def arrange(found: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
+    """Ascending entries in the query's order, cut to its limit."""
+    ordered = found[::-1] if query.newest else found
+    return ordered if query.limit is None else ordered[: max(query.limit, 0)]
+
+
+def inside(entry_id: int, spans: Iterable[Span]) -> bool:
+    """Whether an id lies in one of the ranges."""
+    return any(low <= entry_id and (high is None or entry_id <= high) for low, high in spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """The filters of a query, ready to be asked entry by entry."""
+
+    query: TapeQuery
+    needle: str
+
+    def passes(self, entry: TapeEntry) -> bool:
+        """Whether every filter accepts the entry."""
+        query = self.query
+        if query.kinds and entry.kind not in query.kinds:
+            return False
+        if query.names and entry.kind in (Kind.ANCHOR, Kind.EVENT) and entry.name not in query.names:
+            return False
+        if query.keys and entry.key not in query.keys:
+            return False
+        if query.since is not None or query.until is not None:
+            at = moment(entry.date)
+            if at is None or (query.since and at < query.since) or (query.until and at > query.until):
+                return False
+        return not self.needle or self.needle in fold_text(entry.text())
+
+
+def matcher(query: TapeQuery) -> Matcher:
+    """The query's filters with its text normalised once."""
+    return Matcher(query, fold_text(query.text))
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFinder:
+    """Finds anchors in a list of entries in ascending order of id."""
+
+    entries: Sequence[TapeEntry]
+
+    def opening(self) -> TapeEntry | None:
+        """The newest anchor that opens a window."""
+        return next((entry for entry in reversed(self.entries) if entry.opens_window), None)
+
+    def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
+        """The newest anchor of this name, below id `before` where given."""
+        return next(
+            (
+                entry
+                for entry in reversed(self.entries)
+                if entry.kind == Kind.ANCHOR and entry.name == name and (before is None or entry.id < before)
+            ),
+            None,
+        )
+
+    def first(self, name: str, after: int) -> TapeEntry | None:
+        """The oldest anchor of this name above id `after`."""
+        return next(
+            (entry for entry in self.entries if entry.kind == Kind.ANCHOR and entry.name == name and entry.id > after),
+            None,
+        )
+
+
+def fold_text(text: str) -> str:
+    """The form in which texts are compared: NFKC, then casefold."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def moment(text: str) -> datetime | None:
+    """The instant an ISO 8601 text names (without an offset: UTC), or None where it names none."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple[datetime | None, datetime | None]:
+    """The instants two dates or times stand for, both included; a date without a time means its whole day.
+
+    Raises `ValueError` naming the text that is not a date.
+    """
+
+    def parse(text: str, *, last: bool) -> datetime:
+        try:
+            if len(text) == 10:
+                day = datetime.combine(date.fromisoformat(text), time(), zone)
+                return day + timedelta(days=1) - timedelta(microseconds=1) if last else day
+            parsed = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a date such as 2026-11-21 or 2026-11-21T18:00") from None
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)
+
+    return (parse(start, last=False) if start else None, parse(end, last=True) if end else None)
+
+
+def unlimited(query: TapeQuery, part: Slice) -> TapeQuery:
+    """The same filters over another part, in ascending order and without a limit."""
+    return replace(query, part=part, newest=False, limit=None)

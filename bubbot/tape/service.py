@@ -1,0 +1,113 @@
+"""The tape as the rest of bubbot sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from hashlib import md5
+from typing import TypeAlias
+
+from bubbot.tape import entry as make
+from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry
+from bubbot.tape.fork import ForkedTape
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.store import Batch, ForkRecord, TapeStore
+
+NewId: TypeAlias = Callable[[], str]
+"""A fresh unique id; passed in, so that tests can name them."""
+
+
+class TapeService(TapeHandle):
+    """One tape in a store: appends are durable when they return."""
+
+    def __init__(
+        self,
+        store: TapeStore,
+        name: str,
+        *,
+        now: Clock,
+        new_id: NewId,
+        session: str = "",
+        stamp: JsonObject = EMPTY,
+    ) -> None:
+        super().__init__(name, now, session, stamp)
+        self._store = store
+        self._new_id = new_id
+
+    async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
+        """Appends a batch durably, all or nothing (see `TapeStore.append`)."""
+        batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
+        return (await self._store.append([batch]))[0]
+
+    async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+        """Appends a batch if the newest id is still `head`. Raises `TapeConflict`."""
+        batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), expect_head=head)
+        return (await self._store.append([batch]))[0]
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """What each query finds, all from one state of the database."""
+        return await self._store.fetch(queries)
+
+    async def head(self) -> int:
+        """The newest id; 0 for an empty tape."""
+        return await self._store.head(self.name)
+
+    async def put_blob(self, data: bytes) -> str:
+        """Keeps bytes beside the tape and returns their digest."""
+        return await self._store.put_blob(self.name, data)
+
+    async def get_blob(self, digest: str) -> bytes:
+        """The bytes of a blob of this tape."""
+        return await self._store.get_blob(self.name, digest)
+
+    async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
+        """Starts the tape anew in one transaction (see `TapeHandle.reset`)."""
+        how, first = self._restart(await self.head(), archive=archive)
+        await self._store.reset(self.name, replace(how, also=also), first)
+        return how.archive
+
+    async def open_fork(
+        self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY, staged: Sequence[Batch] = ()
+    ) -> ForkedTape:
+        """Opens a fork that holds `opening` and `staged`, durable when this returns."""
+        record = ForkRecord(self._new_id(), self.name, await self.head(), ())
+        fork = self.reopen_fork(record, stamp=stamp)
+        await fork.append(opening)
+        own = Batch(self.name, tuple(entry.stored(0) for entry in fork.delta))
+        record = replace(record, staged=(own, *staged))
+        await self._store.open_fork(record)
+        return self.reopen_fork(record, stamp=stamp)
+
+    def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY) -> ForkedTape:
+        """A fork that was open when an earlier process died, with what it had saved."""
+        return ForkedTape(self._store, record, now=self._now, session=self.session, stamp={**self._stamp, **stamp})
+
+    @asynccontextmanager
+    async def fork_tape(self, *, merge_back: bool = True) -> AsyncIterator[ForkedTape]:
+        """A fork for the block: merged at its end, or discarded with `merge_back=False`.
+
+        A block that raises or is cancelled is a fact too: an `error` entry is added, what it did is merged,
+        and the exception goes on.
+        """
+        fork = await self.open_fork()
+        try:
+            yield fork
+        except BaseException as raised:
+            if merge_back:
+                await fork.append([make.error(getattr(raised, "kind", type(raised).__name__), str(raised))])
+                await asyncio.shield(fork.merge())
+            raise
+        else:
+            if merge_back:
+                await fork.merge()
+        finally:
+            if not merge_back:
+                await asyncio.shield(fork.discard())
+
+
+def session_tape(workspace: str, session: str) -> str:
+    """The tape name of a session, as upstream: md5 of the workspace, two underscores, md5 of the session id."""
+    return "__".join(md5(part.encode(), usedforsecurity=False).hexdigest()[:16] for part in (workspace, session))

