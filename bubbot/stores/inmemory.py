@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict
+from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
 from bubbot.tape.blobs import digest_of
-from bubbot.tape.entry import EMPTY, TapeEntry
+from bubbot.tape.entry import EMPTY, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.store import Batch, ForkRecord, Reset, TapeSummary
 
@@ -90,16 +90,7 @@ class InMemoryStore:
         self._check()
         if fork not in self._forks:
             raise EntryNotFound(f"no fork {fork} is open")
-        before = dict(self._tapes)
-        try:
-            if reset:
-                self._put_aside(*reset)
-            stored = await self.append(batches)
-        except BaseException:
-            self._tapes = before
-            raise
-        if reset:
-            self._erase(reset[1])
+        stored = self._restart(*reset, batches) if reset else await self.append(batches)
         del self._forks[fork]
         return stored
 
@@ -116,10 +107,7 @@ class InMemoryStore:
     async def reset(self, tape: str, how: Reset, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
         self._check()
-        self._put_aside(tape, how)
-        stored = (await self.append([Batch(tape, tuple(first))]))[0]
-        self._erase(how)
-        return stored
+        return self._restart(tape, how, [Batch(tape, tuple(first))])[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         """See `BlobStore.put_blob`."""
@@ -147,6 +135,21 @@ class InMemoryStore:
     def _entries(self, tape: str) -> list[TapeEntry]:
         kept = self._tapes.get(tape)
         return kept.entries if kept else []
+
+    def _restart(self, tape: str, how: Reset, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        before = dict(self._tapes)
+        self._put_aside(tape, how)
+        try:
+            drafts, stored = self._draft(batches)
+            facts = [entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, "tape/erased")]
+            if how.erase and not facts:
+                raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
+        except TapeError:
+            self._tapes = before
+            raise
+        self._keep(drafts)
+        self._erase(how)
+        return stored
 
     def _put_aside(self, tape: str, how: Reset) -> None:
         old = self._tapes.pop(tape, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, Reset, TapeSummary
 
 BUSY_SECONDS = 10.0
+TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
+"""How stored text is read: bytes that are no UTF-8 any more have to reach the check of their digest."""
 
 
 class SqliteStore:
@@ -120,9 +123,10 @@ class SqliteStore:
         if not self._open:
             return
         self._open = False
-        for conn in (self._reader, self._scanner, self._writing):
-            if conn is not None:
-                await conn.close()
+        async with AsyncExitStack() as closing:  # a caller cancelled here must not leave a thread behind
+            for conn in (self._writing, self._scanner, self._reader):
+                if conn is not None:
+                    closing.push_async_callback(conn.close)
 
     async def _wiped(self, how: Reset | None) -> None:
         """After an erasure the old bytes must not linger in the write-ahead log."""
@@ -194,6 +198,7 @@ def _prepare_reading(conn: sqlite3.Connection) -> None:
 
 
 def _prepared(conn: sqlite3.Connection, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    conn.text_factory = TEXT
     try:
         prepare(conn)
     except BaseException:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bubbot.errors import EntryInvalid
 from bubbot.tape.chain import Finding, StoredLink, audit, deployment_head
+from bubbot.tape.entry import TapeEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,8 @@ def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAu
             if only is None or name == only
         ]
         findings = [finding for number, name in tapes for finding in _tape(conn, number, name)]
-        findings += _disorder(conn)
-        marks = ", ".join("?" * len(tapes))
-        numbers = [number for number, _ in tapes]
-        count = conn.execute(f"SELECT count(*) FROM entries WHERE tape IN ({marks})", numbers).fetchone()[0]
+        findings += [finding for number, name in tapes for finding in _disorder(conn, number, name)]
+        count = sum(_count(conn, number) for number, _ in tapes)
         return DeploymentAudit(len(tapes), count, tuple(findings), head_at(conn))
     finally:
         conn.execute("COMMIT")
@@ -48,14 +49,28 @@ def _tape(conn: sqlite3.Connection, number: int, name: str) -> Iterator[Finding]
     return audit(name, (StoredLink(*row) for row in rows))
 
 
-def _disorder(conn: sqlite3.Connection) -> list[Finding]:
+def _count(conn: sqlite3.Connection, number: int) -> int:
+    row = conn.execute("SELECT count(*) FROM entries INDEXED BY entries_id WHERE tape = ?", (number,)).fetchone()
+    return int(row[0])
+
+
+def _disorder(conn: sqlite3.Connection, number: int, tape: str) -> Iterator[Finding]:
     """Columns copied out of the payload that no longer say what it says: an index built on a lie."""
     rows = conn.execute(
-        "SELECT tapes.name, entries.id FROM entries JOIN tapes USING (tape) WHERE payload IS NOT NULL AND json_valid(payload) "
-        "AND kind IN ('anchor', 'event') AND entries.name IS NOT json_extract(payload, '$.name') "
-        "AND json_type(payload, '$.name') IS 'text'"
+        "SELECT id, kind, payload, name, opens FROM entries INDEXED BY entries_id WHERE tape = ? "
+        "AND payload IS NOT NULL AND (kind IN ('anchor', 'event') OR name IS NOT NULL OR opens IS NOT NULL)",
+        (number,),
     )
-    return [Finding(name, entry_id, "altered", "its name is not the one in its payload") for name, entry_id in rows]
+    for entry_id, kind, payload, name, opens in rows:
+        try:
+            entry = TapeEntry(kind, json.loads(payload))
+            told = entry.name, entry.opens_window
+        except (ValueError, AttributeError, EntryInvalid):  # its digest has told already
+            continue
+        if told[0] != name:
+            yield Finding(tape, entry_id, "altered", "its name is not the one in its payload")
+        elif told[1] != bool(opens):
+            yield Finding(tape, entry_id, "altered", "whether it opens a window is not what its payload says")
 
 
 def head_at(conn: sqlite3.Connection, position: int | None = None) -> str:

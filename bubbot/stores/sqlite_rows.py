@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bubbot.errors import TapeCorrupt
+from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.tape.chain import content_digest, link
 from bubbot.tape.entry import EMPTY, Kind, TapeEntry, encode
 from bubbot.tape.query import Span, TapeQuery, matcher, moment, resolve
 
 COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
 INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * 14)})"
-_READ = "SELECT id, kind, key, date, payload, meta, salt, digest FROM entries"
+READ = (
+    "SELECT id, kind, key, date, payload, meta, salt, digest, CASE WHEN payload IS NULL THEN "
+    "(SELECT fact FROM erased WHERE erased.tape = entries.tape AND erased.id = entries.id) END FROM entries"
+)
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPANS = 100  # id ranges in one statement; SQLite refuses an expression of a thousand terms
+_LARGEST = 2**63 - 1  # what an INTEGER can hold; no id and no count gets there
 
 
 def microseconds(at: datetime) -> int:
@@ -51,15 +57,17 @@ def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: byte
 
 
 def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
-    """The entry of a row of `_READ`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
-    entry_id, kind, key, date, payload, meta, salt, digest = row
-    if payload is None:
+    """The entry of a row of `READ`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
+    entry_id, kind, key, date, payload, meta, salt, digest, fact = row
+    if fact is not None:
         return TapeEntry(kind, EMPTY, EMPTY, date, key, entry_id, erased=True)
     try:
+        if payload is None:
+            raise TapeCorrupt(f"entry {entry_id} of the tape {tape} lost its content: no fact says that it was erased")
         if content_digest(salt, payload, meta) != digest:
             raise TapeCorrupt(f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored")
         return TapeEntry(kind, json.loads(payload), json.loads(meta), date, key, entry_id)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, EntryInvalid) as error:
         raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}") from error
 
 
@@ -93,7 +101,7 @@ class RowFinder:
         )
 
     def _one(self, where: str, *values: object) -> TapeEntry | None:
-        row = self.conn.execute(f"{_READ} {where}", (self.tape, *values)).fetchone()
+        row = self.conn.execute(f"{READ} {where}", (self.tape, *values)).fetchone()
         return None if row is None else from_row(self.name, row)
 
 
@@ -109,24 +117,28 @@ def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number))
     if number is None or not spans or (query.limit is not None and query.limit <= 0):
         return ()
-    sql, values = _select(query, number, spans)
+    chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]
     passes = _text_filter(query)
-    found = list(_taken(conn.execute(sql, values), query, passes))
+    found: list[TapeEntry] = []
+    for chunk in chunks[::-1] if query.newest else chunks:
+        # Closed here and now, whatever is raised: an open cursor would keep the connection at an old state.
+        with closing(conn.execute(*_select(query, number, chunk))) as rows:
+            _take(rows, query, passes, found)
     return tuple(found)
 
 
-def _taken(
-    rows: Iterator[tuple[Any, ...]], query: TapeQuery, passes: Callable[[TapeEntry], bool] | None
-) -> Iterator[TapeEntry]:
-    left = query.limit
+def _take(
+    rows: Iterable[tuple[Any, ...]],
+    query: TapeQuery,
+    passes: Callable[[TapeEntry], bool] | None,
+    found: list[TapeEntry],
+) -> None:
     for row in rows:
+        if query.limit is not None and len(found) >= query.limit:
+            return
         entry = from_row(query.tape, row)
         if passes is None or passes(entry):
-            yield entry
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    return
+            found.append(entry)
 
 
 def _text_filter(query: TapeQuery) -> Callable[[TapeEntry], bool] | None:
@@ -140,9 +152,12 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
     bounds = []
     for low, high in spans:
         bounds.append("id >= ?" if high is None else "id BETWEEN ? AND ?")
-        values += [low] if high is None else [low, high]
+        values += [min(end, _LARGEST) for end in (low, high) if end is not None]
     where.append(f"({' OR '.join(bounds)})")
-    for column, wanted in (("kind", query.kinds), ("key", query.keys)):
+    only_anchors = query.kinds == (Kind.ANCHOR,)
+    if only_anchors:
+        where.append("kind = 'anchor'")  # a literal: for a parameter SQLite does not take the partial index
+    for column, wanted in (("kind", () if only_anchors else query.kinds), ("key", query.keys)):
         if wanted:
             where.append(f"{column} IN ({_marks(wanted)})")
             values += wanted
@@ -154,12 +169,12 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
         if instant is not None:
             where.append(comparison)
             values.append(microseconds(instant))
-    sql = f"{_READ} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
+    sql = f"{READ} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
     if query.newest:
         sql += " DESC"
     if query.limit is not None and not query.text:
         sql += " LIMIT ?"
-        values.append(query.limit)
+        values.append(min(query.limit, _LARGEST))
     return sql, values
 
 

@@ -109,7 +109,7 @@ WHEN EXISTS (SELECT 1 FROM tapes WHERE tape = NEW.tape OR name = NEW.name) BEGIN
     SELECT RAISE(ABORT, 'append-only: the tape is already there');
 END;
 CREATE TRIGGER tapes_update BEFORE UPDATE ON tapes
-WHEN NEW.tape IS NOT OLD.tape OR OLD.archived_from IS NOT NULL
+WHEN NEW.tape IS NOT OLD.tape OR OLD.archived_from IS NOT NULL OR NEW.archived_from IS NOT OLD.name
     OR EXISTS (SELECT 1 FROM tapes WHERE name = NEW.name) BEGIN
     SELECT RAISE(ABORT, 'append-only: a tape is only renamed into an archive');
 END;

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
-from bubbot.stores.sqlite_rows import INSERT, from_row, tape_number, to_row
+from bubbot.stores.sqlite_rows import INSERT, READ, from_row, tape_number, to_row
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import GENESIS
 from bubbot.tape.entry import TapeEntry, thaw
@@ -48,7 +48,8 @@ def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> li
     """Appends the batches; the caller's transaction makes them one."""
     stored = []
     for batch in batches:
-        end = _end(conn, ensure_tape(conn, batch.tape))
+        number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
+        end = _end(conn, -1 if number is None else number)
         if batch.expect_head is not None and end.head != batch.expect_head:
             raise TapeConflict(f"{batch.tape} has entries to {end.head}, not to {batch.expect_head}")
         stored.append(tuple([_place(conn, batch, end, entry, salt) for entry in batch.entries]))
@@ -70,11 +71,7 @@ def _place(conn: sqlite3.Connection, batch: Batch, end: _End, entry: TapeEntry, 
 
 
 def _under_key(conn: sqlite3.Connection, name: str, tape: int, key: str) -> TapeEntry | None:
-    row = conn.execute(
-        "SELECT id, kind, key, date, payload, meta, salt, digest FROM entries INDEXED BY entries_key "
-        "WHERE tape = ? AND key = ?",
-        (tape, key),
-    ).fetchone()
+    row = conn.execute(f"{READ} INDEXED BY entries_key WHERE tape = ? AND key = ?", (tape, key)).fetchone()
     return None if row is None else from_row(name, row)
 
 
@@ -118,6 +115,7 @@ def _erase(
                 "SELECT 1 FROM entries WHERE tape = ? AND id = ? AND payload IS NOT NULL", (other, entry_id)
             ).fetchone()
         ]
+    doomed = list(dict.fromkeys(doomed))
     conn.executemany("INSERT INTO erased (tape, id, fact) VALUES (?, ?, ?)", [(*place, fact) for place in doomed])
     conn.executemany(
         "UPDATE entries SET payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL "

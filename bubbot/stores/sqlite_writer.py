@@ -106,7 +106,10 @@ class GroupWriter:
                 jobs.append(job)
         if not jobs:
             return
-        outcomes = _commit(conn, jobs)
+        try:
+            outcomes = _commit(conn, jobs)
+        except sqlite3.Error as error:  # not even the rollback worked: nobody may wait for ever
+            outcomes = [_Outcome(job, error=_ours(error)) for job in jobs]
         jobs[0].done.get_loop().call_soon_threadsafe(_deliver, outcomes)
 
 

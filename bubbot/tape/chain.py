@@ -15,15 +15,20 @@ GENESIS = bytes(32)
 def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
     """SHA-256 over the salt and the exact stored texts. The salt keeps an erased short text from being guessed.
 
-    JSON escapes line feeds, so the one between the texts cannot be part of either.
+    JSON escapes line feeds, so the one between the texts cannot be part of either. Stored bytes that are no
+    UTF-8 any more arrive as surrogate escapes (PEP 383) and are hashed as the bytes they are.
     """
-    return sha256(salt + payload.encode() + b"\n" + meta.encode()).digest()
+    return sha256(salt + _bytes(payload) + b"\n" + _bytes(meta)).digest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
 
 
 def link(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
     """The chain value of an entry: SHA-256 over the one before and everything that erasure leaves standing."""
     head = json.dumps([entry_id, kind, date, key, digest.hex()], ensure_ascii=False, separators=(",", ":"))
-    return sha256(previous + head.encode()).digest()
+    return sha256(previous + _bytes(head)).digest()
 
 
 @dataclass(frozen=True, slots=True)

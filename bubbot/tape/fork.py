@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.tape.anchor import recalled
-from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry
+from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, event
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import (
     After,
@@ -26,6 +26,14 @@ from bubbot.tape.query import (
     unlimited,
 )
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge stored: the delta on the fork's own tape, and what was staged, by tape."""
+
+    delta: tuple[TapeEntry, ...]
+    staged: Mapping[str, tuple[TapeEntry, ...]]
 
 
 class ForkedTape(TapeHandle):
@@ -98,26 +106,38 @@ class ForkedTape(TapeHandle):
             self._unsaved.clear()
             self._reset_saved = self._reset is not None
 
-    async def merge(self) -> tuple[TapeEntry, ...]:
+    async def merge(self) -> Merged:
         """Appends the delta and what was staged in one transaction and closes the fork.
 
         Raises `TapeConflict` where the parent's head is no longer `base`; nothing is written then.
         """
         own = Batch(self.name, tuple(entry.stored(0) for entry in self._delta), expect_head=self._floor)
         reset = (self.name, self._reset) if self._reset else None
-        return (await self._store.merge_fork(self.id, [own, *self._others], reset))[0]
+        stored = await self._store.merge_fork(self.id, [own, *self._others], reset)
+        staged: dict[str, tuple[TapeEntry, ...]] = {}
+        for batch, entries in zip(self._others, stored[1:], strict=True):
+            staged[batch.tape] = (*staged.get(batch.tape, ()), *entries)
+        return Merged(stored[0], staged)
 
     async def discard(self) -> None:
         """Closes the fork and leaves the parent as it is."""
         await self._store.drop_fork(self.id)
 
     async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
-        """Staged: the merge puts the parent aside, and the delta becomes the first entries of the new tape."""
+        """Staged: the merge puts the parent aside, and the delta becomes the first entries of the new tape.
+
+        The second reset of one fork changes nothing, except that erasing goes beyond archiving.
+        """
         if self._reset is None:
             how, first = self._restart(self.base, archive=archive)
             self._reset = replace(how, also=also)
             self._delta = [entry.stored(place) for place, entry in enumerate(self._delta, 1)]
             await self.append(first)
+        elif not archive:
+            if not self._reset.erase:
+                await self.append([event("tape/erased", {"archive": self._reset.archive, "entries": self.base})])
+            self._reset = replace(self._reset, erase=True, also=(*self._reset.also, *also))
+            self._reset_saved = False
         return self._reset.archive
 
     async def head(self) -> int:

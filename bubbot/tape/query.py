@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from typing import Literal, Protocol, TypeAlias
 
 from bubbot.errors import AnchorNotFound
@@ -211,8 +211,8 @@ class EntryFinder:
     entries: Sequence[TapeEntry]
 
     def opening(self) -> TapeEntry | None:
-        """The newest anchor that opens a window."""
-        return next((entry for entry in reversed(self.entries) if entry.opens_window), None)
+        """The newest anchor that opens a window. An erased one opens none: what it said of itself is gone."""
+        return next((entry for entry in reversed(self.entries) if entry.opens_window and not entry.erased), None)
 
     def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
         """The newest anchor of this name, below id `before` where given."""
@@ -256,8 +256,8 @@ def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple
     def parse(text: str, *, last: bool) -> datetime:
         try:
             if len(text) == 10:
-                day = datetime.combine(date.fromisoformat(text), time(), zone)
-                return day + timedelta(days=1) - timedelta(microseconds=1) if last else day
+                # fold: where the clocks are set back at midnight, the last hour of the day comes twice
+                return datetime.combine(date.fromisoformat(text), time.max.replace(fold=1) if last else time(), zone)
             parsed = datetime.fromisoformat(text)
         except ValueError:
             raise ValueError(f"{text!r} is not a date such as 2026-11-21 or 2026-11-21T18:00") from None

@@ -1,0 +1,1 @@
+"""The commands people type, one small file each."""

@@ -1,0 +1,32 @@
+"""What commands share: settings, home, log, session ids."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from bubbot import log
+from bubbot.home import Home
+from bubbot.settings import Settings, default_home, load
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The settings and the home of this run."""
+
+    settings: Settings
+    home: Home
+
+
+def setup(args: argparse.Namespace) -> Setup:
+    """Loads the settings and sets up the log; a person at a terminal sees warnings only, unless asked for more."""
+    home = Home(getattr(args, "home", None) or default_home())
+    settings = load(home=home.path, config=getattr(args, "config", None))
+    level = settings.log.level
+    log.setup("warning" if level == "info" else level, secrets=settings.secrets())
+    return Setup(settings, home)
+
+
+def session_id(text: str) -> str:
+    """The session id that a name given on the command line stands for: `work` is `stdin:work`."""
+    return text if text.startswith("stdin:") else f"stdin:{text}"

@@ -1,0 +1,180 @@
+"""The command `bubbot`: finds the command asked for, loads that one alone, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bubbot import __version__, log
+from bubbot.errors import BubbotError, ConfigError, HomeLocked, ModelUnconfigured, StoreError, TapeCorrupt
+
+FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+"""The exit codes; docs/reference/exit-codes.md explains them."""
+EXIT_CODES: Mapping[type[BubbotError], int] = {
+    HomeLocked: LOCKED,
+    ConfigError: USAGE,
+    ModelUnconfigured: USAGE,
+    TapeCorrupt: DAMAGED,
+    StoreError: DATABASE,
+    BubbotError: FAILED,
+}
+"""The code of an error is that of its class, or of the nearest class above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One line of help, and the module, with `configure(parser) -> None` and `run(args) -> int`.
+
+    `args` also has `command` (str), `home` and `config` (Path, or None where not given).
+    """
+
+    help: str
+    module: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
+    "ask": Command("one question, one answer", "bubbot.cli.ask"),
+    "tape": Command("list, show and verify tapes", "bubbot.cli.tape"),
+}
+"""Every command; its module is imported when it is asked for, and no other."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that knows the options every command takes; parsers a command adds below it know them too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        # Suppressed, so that an option given before the command is not reset by the command's own parser.
+        every = self.add_argument_group("options of every command")
+        every.add_argument("--home", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="the home folder")
+        every.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
+        every.add_argument("--version", action="version", version=f"bubbot {__version__}")
+
+
+def main(argv: Sequence[str] | None = None, *, commands: Mapping[str, Command] = COMMANDS) -> int:
+    """Runs the command of `argv` (without the program's name; `sys.argv` where None) and returns its exit code.
+
+    Raises nothing: every error becomes a sentence on stderr and a code.
+    """
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv, commands)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a failure can still be reported
+        return code
+    except SystemExit as stop:  # argparse, after help or a usage error
+        return stop.code if isinstance(stop.code, int) else FINE if stop.code is None else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError as error:
+        # `bubbot tape list | head`: who read the output has enough. Any other broken pipe is a fault.
+        return FINE if _output_is_lost() else _report(error)
+    # The end of the program: whatever else comes up here is told in one sentence.
+    except Exception as error:  # noqa: BLE001
+        return _report(error)
+
+
+def _run(argv: Sequence[str], commands: Mapping[str, Command]) -> int:
+    top = _top_parser(commands)
+    if not argv:
+        top.print_help()
+        return FINE
+    first = top.parse_args(argv)
+    if first.command not in commands:
+        near = get_close_matches(first.command, commands, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(commands)}"
+        top.error(f"there is no command {first.command!r}; {hint}")
+    module: Any = import_module(commands[first.command].module)
+    parser = CommandParser(prog=f"bubbot {first.command}", description=module.__doc__)
+    module.configure(parser)
+    given = argparse.Namespace(**{"home": None, "config": None} | vars(first))
+    del given.rest
+    code: int = module.run(parser.parse_args(first.rest, given))
+    return code
+
+
+def _top_parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    width = max(map(len, commands), default=0)
+    table = "\n".join(f"  {name:<{width}}  {command.help}" for name, command in commands.items())
+    parser = CommandParser(
+        prog="bubbot",
+        usage="bubbot [--home PATH] [--config PATH] COMMAND ...",
+        description="A self-hosted chat bot whose whole state is facts on append-only tapes.",
+        epilog=f"commands:\n{table}\n\n`bubbot COMMAND --help` tells more of one command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _path(text: str) -> Path:
+    try:
+        if text:
+            return Path(text).expanduser()
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    raise argparse.ArgumentTypeError("the path is empty")
+
+
+def _report(error: Exception) -> int:
+    """Tells the error on stderr, in a sentence a line; returns its exit code."""
+    causes = [*_leaves(error)]
+    known = [cause for cause in causes if isinstance(cause, BubbotError)]
+    if len(known) == len(causes):
+        for line in dict.fromkeys(line for cause in known for line in str(cause).splitlines()):
+            _tell(line)
+        _log_traceback(error)
+        return next(EXIT_CODES[kind] for kind in type(known[0]).__mro__ if kind in EXIT_CODES)
+    unknown = next(cause for cause in causes if not isinstance(cause, BubbotError))
+    if isinstance(unknown, OSError) and _output_is_lost():
+        _tell(f"The output could not be written: {unknown.strerror}.")
+        return FAILED
+    what = " ".join(f"{type(unknown).__name__}: {unknown}".split())
+    _tell(f"This should not have happened ({what[:300]}); run with BUBBOT_LOG__LEVEL=debug to see the traceback.")
+    _log_traceback(error)
+    return FAILED
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    """The errors themselves, where several tasks failed at once."""
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _tell(sentence: str) -> None:
+    with suppress(OSError):
+        print(f"bubbot: {log.printable(log.redact(sentence))}", file=sys.stderr)
+
+
+def _log_traceback(error: Exception) -> None:
+    # Loaded here, because only a command that failed early has neither logging nor settings yet.
+    if not log.is_set_up():
+        with suppress(ImportError):
+            level, secrets = import_module("bubbot.settings").logging_environment()
+            log.setup(level, secrets=secrets)
+    logging.getLogger("bubbot.cli").debug("The traceback.", exc_info=error, extra={"action": "cli.failed"})
+
+
+def _output_is_lost() -> bool:
+    """Whether stdout takes nothing any more; if so it is replaced, so that Python's own last flush is quiet."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return False
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True

@@ -1,0 +1,163 @@
+"""`bubbot tape`: looking at tapes, beside a running bot, and putting one aside."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+from bubbot.cli.common import Setup, setup
+from bubbot.errors import BubbotError, EntryNotFound
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.entry import TapeEntry, thaw
+from bubbot.tape.query import Opening, TapeQuery, date_bounds
+from bubbot.tape.service import TapeService, session_tape
+from bubbot.views.anchors import AnchorsView
+from bubbot.wiring import new_id, now, open_tapes
+
+FINE, DAMAGED = 0, 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands."""
+    parser.description = "Look at tapes. All but archive only read, and work beside a running bot."
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    commands.add_parser("list", help="every tape: session, entries, archives")
+    show = commands.add_parser("show", help="the entries of a tape")
+    show.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
+    show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
+    show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
+    show.add_argument("--until", help="up to this date or time")
+    show.add_argument("--last", type=int, metavar="N", help="only the newest N entries")
+    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
+    anchors.add_argument("tape")
+    anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
+    verify = commands.add_parser("verify", help="check every hash; tells altered, missing and erased apart")
+    verify.add_argument("tape", nargs="?", help="one tape only")
+    verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
+    archive = commands.add_parser("archive", help="put a tape aside under an archive name and start it anew")
+    archive.add_argument("tape")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs one action."""
+    return asyncio.run(_ACTIONS[args.action](setup(args), args))
+
+
+async def _list(made: Setup, _args: argparse.Namespace) -> int:
+    async with open_tapes(made.home) as (store, _):
+        for one in await store.tapes():
+            found = (await store.fetch([TapeQuery(one.name, Opening(), missing="empty")]))[0]
+            session = await _session(store, one.name) if found or one.erased else ""
+            notes = [f"archive of {one.archived_from}"] if one.archived_from else []
+            notes += [f"{one.erased} erased"] if one.erased else []
+            print(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
+    return FINE
+
+
+async def _session(store: SqliteStore, tape: str) -> str:
+    """The session id, which the bootstrap anchor of a tape carries."""
+    query = TapeQuery(tape, kinds=("anchor",), names=("session/start",), limit=1)
+    found = (await store.fetch([query]))[0]
+    session = found[0].meta.get("session") if found else None
+    return session if isinstance(session, str) else ""
+
+
+async def _name(store: SqliteStore, workspace: str, wanted: str) -> str:
+    """The tape that a name or session id means. Raises `EntryNotFound`."""
+    names = {one.name for one in await store.tapes()}
+    for name in (wanted, session_tape(workspace, wanted), session_tape(workspace, f"stdin:{wanted}")):
+        if name in names:
+            return name
+    raise EntryNotFound(f"there is no tape {wanted}; bubbot tape list shows those there are")
+
+
+async def _show(made: Setup, args: argparse.Namespace) -> int:
+    kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
+    try:
+        since, until = date_bounds(args.since, args.until)
+    except ValueError as error:
+        raise BubbotError(f"{error}") from error
+    async with open_tapes(made.home) as (store, workspace):
+        tape = await _name(store, workspace, args.tape)
+        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=args.last is not None, limit=args.last)
+        entries = (await store.fetch([query]))[0]
+    for entry in reversed(entries) if args.last is not None else entries:
+        print(json.dumps(_as_json(entry), ensure_ascii=False) if args.json else _line(entry))
+    return FINE
+
+
+def _as_json(entry: TapeEntry) -> dict[str, object]:
+    if entry.erased:
+        return {"id": entry.id, "kind": str(entry.kind), "date": entry.date, "erased": True}
+    data: dict[str, object] = {
+        "id": entry.id,
+        "kind": str(entry.kind),
+        "payload": thaw(entry.payload),
+        "meta": thaw(entry.meta),
+        "date": entry.date,
+    }
+    return data | ({"key": entry.key} if entry.key is not None else {})
+
+
+def _line(entry: TapeEntry) -> str:
+    if entry.erased:
+        return f"#{entry.id} {entry.date[:19]} {entry.kind} (erased)"
+    payload = thaw(entry.payload)
+    if entry.kind == "message" and isinstance(payload.get("content"), str):
+        text = f"{payload.get('role')}: {payload['content']}"
+    else:
+        text = json.dumps(payload, ensure_ascii=False)
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return f"#{entry.id} {entry.date[:19]} {entry.kind} {shown if len(shown) <= 400 else shown[:399] + '…'}"
+
+
+async def _anchors(made: Setup, args: argparse.Namespace) -> int:
+    async with open_tapes(made.home) as (store, workspace):
+        tape = _service(store, await _name(store, workspace, args.tape))
+        for line in await tape.read(AnchorsView(zones=args.zones)):
+            print(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
+    return FINE
+
+
+async def _verify(made: Setup, args: argparse.Namespace) -> int:
+    async with open_tapes(made.home) as (store, workspace):
+        only = await _name(store, workspace, args.tape) if args.tape else None
+        found = await store.audit(only)
+        for finding in found.findings:
+            if finding.what != "erased":
+                print(f"{finding.tape} #{finding.id} {finding.what}: {finding.detail}")
+        counts = {what: sum(one.what == what for one in found.findings) for what in ("altered", "missing", "erased")}
+        damaged = bool(counts["altered"] or counts["missing"])
+        if args.head:
+            damaged = not await _same_head(store, args.head) or damaged
+    summary = ", ".join(f"{count} {what}" for what, count in counts.items())
+    print(f"{found.entries} entries on {found.tapes} tapes: {summary}; head {found.head}")
+    return DAMAGED if damaged else FINE
+
+
+async def _same_head(store: SqliteStore, kept: str) -> bool:
+    position, colon, _ = kept.partition(":")
+    if not colon or not position.isdecimal():
+        raise BubbotError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
+    same = await store.deployment_head(int(position)) == kept
+    print(f"the kept head {'is' if same else 'is NOT'} the one these tapes had at position {position}")
+    return same
+
+
+async def _archive(made: Setup, args: argparse.Namespace) -> int:
+    async with open_tapes(made.home, write=True) as (store, workspace):
+        name = await _name(store, workspace, args.tape)
+        if any(one.archived_from for one in await store.tapes() if one.name == name):
+            raise BubbotError(f"{name} is an archive already")
+        tape = _service(store, name, await _session(store, name))
+        print(await tape.reset(archive=True))
+    return FINE
+
+
+def _service(store: SqliteStore, name: str, session: str = "") -> TapeService:
+    return TapeService(store, name, now=now, new_id=new_id, session=session)
+
+
+_ACTIONS = {"list": _list, "show": _show, "anchors": _anchors, "verify": _verify, "archive": _archive}

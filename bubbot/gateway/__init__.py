@@ -1,0 +1,1 @@
+"""The gateway: between the channels and the runtime."""

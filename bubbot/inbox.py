@@ -1,0 +1,86 @@
+"""The inbox: what a channel received, durable before it is acknowledged.
+
+One tape per channel instance, `bubbot/inbox/<channel>`. `docs/reference/tape-format.md` lists its events.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+
+from bubbot.channel import Inbound, Unparsed
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.service import NewId, TapeService
+from bubbot.turn import Accepted
+from bubbot.views.bookkeeping import MarkView, mark_anchor
+from bubbot.views.inbox import DONE, INTERRUPTED, MARK, RECEIVED, UNPARSED, InboxView, inbound_data, inbound_from
+
+MARK_EVERY = 50
+"""Accepted inbounds between two bookkeeping anchors; what a start-up has to read is about twice that."""
+
+
+def inbox_tape(channel: str) -> str:
+    """The name of a channel's inbox tape."""
+    return f"bubbot/inbox/{channel}"
+
+
+class Inbox:
+    """Accepts inbounds of one channel."""
+
+    def __init__(self, tape: TapeService, new_id: NewId) -> None:
+        self._tape = tape
+        self._new_id = new_id
+        self._unmarked = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the inbox tape."""
+        return self._tape.name
+
+    async def accept(self, inbound: Inbound) -> Accepted | None:
+        """Makes an inbound durable. None: it was accepted before, and the first one stays.
+
+        The key is the external id: whatever the platform delivers under it again is the same message.
+        """
+        nonce = self._new_id()
+        entry = event(RECEIVED, inbound_data(inbound), key=inbound.external_id, accept=nonce)
+        stored = (await self._tape.append([entry], keep_first=True))[0]
+        if stored.meta.get("accept") != nonce:
+            return None
+        self._unmarked += 1
+        return Accepted(stored.id, inbound_from(stored.payload["data"]))
+
+    async def set_aside(self, unparsed: Unparsed) -> None:
+        """Keeps what could not be read, bytes and reason, as a fact."""
+        data = {
+            "chat": unparsed.chat,
+            "reason": unparsed.reason,
+            "raw": b64encode(unparsed.raw).decode(),
+        }
+        await self._tape.append([event(UNPARSED, data, key=unparsed.external_id)], keep_first=True)
+
+    async def open(self) -> tuple[Accepted, ...]:
+        """The inbounds that no turn has finished, oldest first, with the turns begun for them."""
+        mark = await self._tape.read(MarkView(MARK))
+        return await self._tape.read(InboxView(mark))
+
+    async def mark(self) -> None:
+        """Writes a bookkeeping anchor when enough was accepted since the last one, so that recovery reads little."""
+        if self._unmarked < MARK_EVERY:
+            return
+        self._unmarked = 0
+        head = await self._tape.head()
+        still = await self.open()
+        await self._tape.append(
+            [mark_anchor(MARK, head, [{"id": one.id, "attempts": one.attempts} for one in still if one.id <= head])]
+        )
+
+
+def done(ids: Sequence[int], *, turn: str, outcome: str) -> TapeEntry:
+    """The fact that a turn finished these inbounds."""
+    return event(DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})
+
+
+def interrupted(ids: Sequence[int], *, turn: str) -> TapeEntry:
+    """The fact that the process ended in the middle of a turn for these inbounds; they are open still."""
+    return event(INTERRUPTED, {"inbounds": list(ids), "turn": turn})

@@ -1,0 +1,227 @@
+"""Logs for the operator: stdlib logging on one stream, one line a record, with secrets taken out.
+
+A record's `action` is a short stable name given as `extra={"action": "turn.start"}` (else the name of its logger);
+other `extra` values follow as further `key=value` pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TextIO
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+"""The levels of `[log] level`."""
+REDACTED = "[redacted]"
+"""What stands in the place of a secret."""
+SHORTEST_SECRET = 6
+"""Secrets with fewer characters are not searched for: they would tear ordinary words apart."""
+
+_OURS = ("bubbot", "channels")
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "action", "taskName"}
+_SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_session: ContextVar[str | None] = ContextVar("session", default=None)
+_turn: ContextVar[str | None] = ContextVar("turn", default=None)
+
+
+@contextmanager
+def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[None]:
+    """Adds the ids to every record logged inside the block, and by tasks started there; None keeps what is set."""
+    tokens = [(var, var.set(value)) for var, value in ((_session, session), (_turn, turn)) if value is not None]
+    try:
+        yield
+    finally:
+        for var, token in reversed(tokens):
+            var.reset(token)
+
+
+def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = ()) -> None:
+    """Logs from `level` (a key of `LEVELS`) to `stream` (stderr as it is now), without the `secrets`.
+
+    `key=value` lines, or a form for people where the stream is a terminal. Libraries are heard from WARNING on.
+    A second call replaces the first; handlers of others stay. Raises `KeyError` for an unknown level.
+    """
+    threshold = LEVELS[level]
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+        root.removeHandler(old)
+    root.addHandler(_Handler(stream or sys.stderr, threshold, Redactor(secrets)))
+    root.setLevel(max(threshold, logging.WARNING))
+    for name in _OURS:
+        logging.getLogger(name).setLevel(threshold)
+
+
+def is_set_up() -> bool:
+    """Whether `setup` was called."""
+    return _installed() is not None
+
+
+def redact(text: str) -> str:
+    """The text without the secrets `setup` was told; unchanged before."""
+    handler = _installed()
+    return handler.redactor(text) if handler else text
+
+
+class Redactor:
+    """Replaces secrets in text, also percent-encoded, base64 (alone or inside more data) or JSON-escaped."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        wanted = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
+        forms = [
+            form for secret in sorted(wanted, key=len, reverse=True) for form in (_spelled(secret), *_base64(secret))
+        ]
+        self._pattern = re.compile("|".join(forms)) if forms else None
+
+    def __call__(self, text: str) -> str:
+        """The text with `REDACTED` in the place of every secret."""
+        return self._pattern.sub(REDACTED, text) if self._pattern else text
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def __init__(self, stream: TextIO, threshold: int, redactor: Redactor) -> None:
+        super().__init__(stream)
+        self.redactor = redactor
+        self._threshold = threshold
+        self.setFormatter(_Plain(redactor) if stream.isatty() else _KeyValue(redactor))
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # Here and not only on loggers: some libraries set the level of their own.
+        ours = record.name.split(".", 1)[0] in _OURS
+        return record.levelno >= (self._threshold if ours else max(self._threshold, logging.WARNING)) and bool(
+            super().filter(record)
+        )
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """One line in place of the usual report, which shows the arguments, secrets included."""
+        with suppress(OSError, ValueError):
+            self.stream.write(f"level=error action=log.failed source={record.filename}:{record.lineno}\n")
+
+
+class _Form(logging.Formatter):
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redact = redactor
+
+    def _pairs(self, record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+        """Everything after the message: the ids, then what the call gave."""
+        for name, value in (("session", _session.get()), ("turn", _turn.get())):
+            if value is not None:
+                yield name, value
+        for name, value in vars(record).items():
+            if name not in _USUAL:
+                yield name, str(value)
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text or ""
+        return "\n".join(filter(None, (trace, record.stack_info)))
+
+    def _action(self, record: logging.LogRecord) -> str:
+        return str(getattr(record, "action", record.name))
+
+
+class _KeyValue(_Form):
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        pairs = [
+            ("time", time.replace("+00:00", "Z")),
+            ("level", record.levelname.lower()),
+            ("action", self._action(record)),
+            ("message", record.getMessage()),
+            *self._pairs(record),
+        ]
+        if trace := self._trace(record):
+            pairs.append(("exception", trace))
+        # Before quoting, because quoting can cut a secret apart, and after it, because pairs can meet in one.
+        return self._redact(" ".join(f"{key}={_value(self._redact(text))}" for key, text in pairs))
+
+
+class _Plain(_Form):
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        pairs = " ".join(f"{key}={_value(self._redact(text))}" for key, text in self._pairs(record))
+        head = f"{time} {record.levelname.lower():<7} {self._action(record)}: {record.getMessage()}"
+        text = "\n".join(filter(None, (" ".join(filter(None, (head, pairs))), self._trace(record))))
+        return printable(self._redact(text), keep="\n")
+
+
+def _installed() -> _Handler | None:
+    return next((handler for handler in logging.getLogger().handlers if isinstance(handler, _Handler)), None)
+
+
+def _value(text: str) -> str:
+    """A value that stays one word on one line: in JSON's quotes where it must be."""
+    if re.fullmatch(r"[^\s\"=\\]+", text) and text.isprintable():
+        return text
+    return printable(json.dumps(text, ensure_ascii=False))
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """The text with escapes for what moves a cursor, reorders or hides text, or cannot be written as UTF-8."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """A secret, and its lines: tools that show text line by line cut it there."""
+    yield secret
+    yield from map(str.strip, secret.splitlines())
+
+
+def _spelled(secret: str) -> str:
+    """A pattern for the secret where any of its characters may be percent-encoded or escaped, even twice."""
+    first, rest = secret[0], secret[1:]
+    runs = ((char, len(list(run))) for char, run in groupby(rest))
+    return _character(first, "") + "".join(
+        # Escapes double backslashes. The three ways exclude each other, so matching stays linear.
+        rf"(?:\\|u005[cC]|%(?:25)*5[cC]){{{count},}}" if char == "\\" else _character(char, r"\\*") * count
+        for char, count in runs
+    )
+
+
+def _character(char: str, slashes: str) -> str:
+    """A pattern for one character; `slashes` are further backslashes before an escape."""
+    utf8 = char.encode(errors="surrogatepass")
+    utf16 = char.encode("utf-16-be", errors="surrogatepass").hex()
+    ways = [
+        slashes + re.escape(char),
+        "".join(f"%(?:25)*{_hex(byte)}" for byte in re.findall("..", utf8.hex())),
+        "".join(rf"{slashes}\\u{_hex(unit)}" for unit in re.findall("....", utf16)),
+        "".join(rf"{slashes}\\x{_hex(byte)}" for byte in re.findall("..", utf8.hex())),
+    ]
+    if char in _SHORT_ESCAPES:
+        ways.append(rf"{slashes}\\{_SHORT_ESCAPES[char]}")
+    if char == " ":
+        ways.append(r"\+")
+    return f"(?:{'|'.join(ways)})"
+
+
+def _hex(digits: str) -> str:
+    return "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits)
+
+
+def _base64(secret: str) -> Iterator[str]:
+    """Patterns for the base64 of the secret, at each of the three places it can have in longer data."""
+    raw = secret.encode(errors="surrogatepass")
+    for before in range(3):
+        bits = "".join(f"{byte:08b}" for byte in raw)[-before * 8 % 6 :]
+        whole = "".join(_DIGITS[int(bits[i : i + 6], 2)] for i in range(0, len(bits) - 5, 6))
+        # A digit shared with the neighbouring data can be any, and goes with the rest.
+        yield (_ANY_DIGIT if before else "") + whole + (_ANY_DIGIT if len(bits) % 6 else "") + "={0,2}"
+
+
+_ANY_DIGIT = r"[\w+/-]?"
+_DIGITS = [
+    *map(chr, (*range(65, 91), *range(97, 123), *range(48, 58))),
+    r"(?:[+-]|%2[bB])",
+    r"(?:\\*/|_|%2[fF])",
+]

@@ -1,0 +1,197 @@
+"""Memory as it is written: a zone of entries on the tape, sealed anew with every change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from datetime import date, timedelta, tzinfo
+
+from bubbot.errors import EntryNotFound
+from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock, TapeHandle, spans_of
+from bubbot.tape.query import fold_text
+from bubbot.views.memory import (
+    DAILY,
+    LONG_TERM,
+    SECTION_LIMIT,
+    DailyNote,
+    MemorySnapshot,
+    MemoryVersion,
+    MemoryVersionsView,
+    MemoryView,
+    VersionView,
+    iso_day,
+    memory_block,
+    memory_markdown,
+)
+
+
+class MemoryZone:
+    """The memory of one tape: a long-term text and a note for each day.
+
+    Give it the fork inside a turn and the tape outside. A change reads the newest version and appends a whole
+    new one in one batch; older ones stay. What changes nothing writes nothing. As for all appends to a tape,
+    one writer at a time: two changes that overlap would both build on the same version.
+    `zone` is the time zone that decides which day it is.
+    """
+
+    def __init__(self, tape: TapeHandle, *, now: Clock, zone: tzinfo, retention_days: int = 30) -> None:
+        self._tape = tape
+        self._now = now
+        self._zone = zone
+        self._retention_days = retention_days
+
+    def today(self) -> date:
+        """The date in the chat's time zone."""
+        return self._now().astimezone(self._zone).date()
+
+    async def ensure(self) -> None:
+        """Seals an empty zone where the tape has none."""
+        current = await self.read()
+        if not current.seal_id:
+            await self._seal(current)
+
+    async def read(self) -> MemorySnapshot:
+        """The newest version; an empty one (version 0) where there is none."""
+        return await self._tape.read(MemoryView())
+
+    async def get_context(self, recent_days: int = 7, *, limit: int = SECTION_LIMIT) -> str:
+        """The `<memory>` block of the system prompt; `limit` characters for each of its sections."""
+        return memory_block(await self.read(), today=self.today(), recent_days=recent_days, limit=limit)
+
+    async def export(self) -> str:
+        """Everything remembered, as Markdown."""
+        return memory_markdown(await self.read())
+
+    async def save_long_term(self, content: str) -> list[str]:
+        """Replaces the long-term text. Returns the lines that were lost: those the new text does not have."""
+        current = await self.read()
+        text = _tidy(content)
+        await self._update(current, replace(current, long_term=text, long_term_updated_at=self._stamp()))
+        kept = {line.strip() for line in text.splitlines()}
+        return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in kept]
+
+    async def append_daily(self, content: str, date: str | None = None) -> None:
+        """Adds lines to the note of a day, today where none is given.
+
+        Raises `ValueError` naming a text that is not an ISO date.
+        """
+        day = self.today().isoformat() if date is None else iso_day(date)
+        if day is None:
+            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
+        text = _tidy(content)
+        if not text:
+            return
+        current = await self.read()
+        notes = {note.date: note for note in current.dailies}
+        joined = f"{notes[day].content}\n{text}" if day in notes else text
+        notes[day] = DailyNote(day, joined, self._stamp())
+        await self._update(current, replace(current, dailies=_by_day(notes.values())))
+
+    async def forget(self, text: str) -> list[str]:
+        """Removes every line that contains the text, after NFKC and casefold. Returns the removed lines.
+
+        Raises `ValueError` for a text without characters: it would be in every line.
+        """
+        needle = fold_text(text).strip()
+        if not needle:
+            raise ValueError("the text to forget is empty: give words of the line that is to go")
+        current = await self.read()
+        long_term, removed = _without(current.long_term, needle)
+        notes = []
+        for note in current.dailies:
+            content, gone = _without(note.content, needle)
+            removed += gone
+            notes.append(DailyNote(note.date, content, self._stamp()) if gone else note)
+        changed = replace(current, long_term=long_term, dailies=_by_day(notes))
+        if long_term != current.long_term:
+            changed = replace(changed, long_term_updated_at=self._stamp())
+        await self._update(current, changed)
+        return removed
+
+    async def restore(self, version: int) -> None:
+        """Seals what an older version remembered as a new version. Raises `EntryNotFound` naming those there are."""
+        versions = await self._tape.read(MemoryVersionsView())
+        wanted = await self._find(version, versions)
+        if wanted is None:
+            found = {one.version for one in versions} - {version}
+            have = f"this tape has {spelled(found)}" if found else "this tape has none"
+            raise EntryNotFound(f"there is no memory version {version}; {have}")
+        await self._update(await self.read(), wanted)
+
+    async def clear(self) -> None:
+        """Seals an empty version; older ones stay."""
+        await self._update(await self.read(), MemorySnapshot())
+
+    async def prune(self) -> int:
+        """Drops the notes of days that are more than `retention_days` ago. Returns how many."""
+        current = await self.read()
+        oldest = (self.today() - timedelta(days=self._retention_days)).isoformat()
+        kept = tuple(note for note in current.dailies if note.date >= oldest)
+        await self._update(current, replace(current, dailies=kept))
+        return len(current.dailies) - len(kept)
+
+    async def _find(self, version: int, versions: Sequence[MemoryVersion]) -> MemorySnapshot | None:
+        """A version, looked for between its seal and the one before, and then on the whole tape (odd imports)."""
+        seals = [one.seal_id for one in versions]
+        place = next((place for place, one in enumerate(versions) if one.version == version), None)
+        if place is not None:
+            span = ([*seals, 0][place + 1] + 1, seals[place])
+            found = await self._tape.read(VersionView(version, span))
+            if found is not None:
+                return found
+        return await self._tape.read(VersionView(version))
+
+    async def _update(self, current: MemorySnapshot, changed: MemorySnapshot) -> None:
+        if not changed.same_content(current):
+            await self._seal(replace(changed, version=current.version))
+
+    async def _seal(self, content: MemorySnapshot) -> None:
+        """Appends a version after the one that `content` names, in one batch."""
+        newest = content.version
+        if not newest:  # no zone, or an imported one without a number
+            newest = max((one.version for one in await self._tape.read(MemoryVersionsView())), default=0)
+        await self._tape.append(_entries(replace(content, version=newest + 1)))
+
+    def _stamp(self) -> str:
+        return timestamp(self._now())
+
+
+def spelled(versions: Iterable[int]) -> str:
+    """Version numbers in words: `version 3`, or `the versions 1 to 4 and 7`."""
+    spans = [str(low) if low == high else f"{low} to {high}" for low, high in spans_of(list(versions))]
+    listed = " and ".join(part for part in (", ".join(spans[:-1]), spans[-1]) if part)
+    return f"version {listed}" if listed.isdecimal() else f"the versions {listed}"
+
+
+def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
+    """A version as entries, from its opening to its seal."""
+    state = {"version": snapshot.version}
+    long_term = {"content": snapshot.long_term, "updated_at": snapshot.long_term_updated_at}
+    return [
+        anchor(MEMORY_OPEN, state, window=False),
+        *([event(LONG_TERM, long_term)] if snapshot.long_term else []),
+        *(event(DAILY, asdict(note)) for note in snapshot.dailies),
+        anchor(MEMORY_SEAL, state, window=False),
+    ]
+
+
+def _by_day(notes: Iterable[DailyNote]) -> tuple[DailyNote, ...]:
+    """Ascending, without the days of which nothing is left."""
+    return tuple(sorted((note for note in notes if note.content), key=lambda note: note.date))
+
+
+def _tidy(text: str) -> str:
+    """Without line ends at either end; empty where there is only white space."""
+    return text.strip("\r\n") if text.strip() else ""
+
+
+def _without(text: str, needle: str) -> tuple[str, list[str]]:
+    """The text without the lines that contain the needle, and these lines."""
+    lines = text.splitlines(keepends=True)
+    removed = [line for line in lines if needle in fold_text(line)]
+    if not removed:
+        return text, []
+    kept = _tidy("".join(line for line in lines if needle not in fold_text(line)))
+    return kept, [line.splitlines()[0] for line in removed]

@@ -1,0 +1,1 @@
+"""Models: implementations of the model port, loaded by entry point."""

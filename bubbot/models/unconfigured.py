@@ -1,0 +1,24 @@
+"""What answers where no model is set up: one plain sentence. Commands go on working."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from bubbot.errors import ModelUnconfigured
+from bubbot.model import ModelEvent, ModelRequest, ModelTraits
+from bubbot.texts import NO_MODEL
+
+
+class UnconfiguredModel:
+    """See `Model`; every request raises `ModelUnconfigured`."""
+
+    name = "none"
+    traits = ModelTraits(tools=False, notice=NO_MODEL)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002 - the port's signature
+        """See `Model.stream`."""
+        raise ModelUnconfigured(NO_MODEL)
+        yield  # makes this a generator
+
+    async def aclose(self) -> None:
+        """See `Model.aclose`."""

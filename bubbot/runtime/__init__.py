@@ -1,0 +1,1 @@
+"""The runtime: sessions, turns, the agent loop."""

@@ -1,0 +1,15 @@
+"""What happens when a request is longer than the model's context: a new window, and one more try."""
+
+from __future__ import annotations
+
+from bubbot.errors import ModelOverflow
+from bubbot.tape.anchor import OVERFLOW_HANDOFF
+from bubbot.tape.handle import spans_of
+from bubbot.turn import Turn
+
+
+async def overflow_handoff(turn: Turn, error: ModelOverflow) -> None:
+    """Opens a new window that keeps the messages the turn answers, and makes it durable."""
+    state = {"reason": "context_length_exceeded", "error": str(error)}
+    await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
+    await turn.tape.save()

@@ -1,0 +1,109 @@
+"""Running the tool calls a model asked for, and keeping their results small enough to be shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bubbot.errors import BubbotError, ModelError, ToolFailed, ToolRetry
+from bubbot.model import ToolCall
+from bubbot.tape.handle import TapeHandle
+from bubbot.texts import repeated_call
+from bubbot.tool import Rerun, Tool, Toolbox
+from bubbot.turn import Turn
+
+log = logging.getLogger(__name__)
+
+REPEAT_LIMIT = 3
+"""Equal calls in a row: this one is refused, the next one ends the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """`timeout`: seconds a tool may run. `result_limit`: characters of a result that are shown."""
+
+    timeout: float = 60.0
+    result_limit: int = 16_000
+
+
+@dataclass
+class Repeats:
+    """Equal calls in a row, within one turn."""
+
+    last: tuple[str, str] = ("", "")
+    count: int = 0
+    names: set[str] = field(default_factory=set)
+
+    def seen(self, call: ToolCall) -> int:
+        """How often this call has come in a row, this time included."""
+        key = (call.name, call.arguments.strip())
+        self.count = self.count + 1 if key == self.last else 1
+        self.last = key
+        self.names.add(call.name)
+        return self.count
+
+
+class CallRunner:
+    """Runs calls one after another: they may write to the same tape."""
+
+    def __init__(self, toolbox: Toolbox, settings: ToolSettings) -> None:
+        self._toolbox = toolbox
+        self._settings = settings
+
+    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: Repeats) -> list[dict[str, Any]]:
+        """A result for each call, in order. Raises `ModelError` where the model does not stop repeating itself."""
+        results = []
+        for call in calls:
+            times = repeats.seen(call)
+            if times > REPEAT_LIMIT:
+                raise ModelError(repeated_call(call.name))
+            if times == REPEAT_LIMIT:
+                text, failed = f"this is the same call {times} times in a row; it was not run. Try another way.", True
+            else:
+                text, failed = await self._one(turn, call)
+            result: dict[str, Any] = {"tool_call_id": call.id, "content": text}
+            if failed:
+                result["is_error"] = True
+            results.append(result)
+        return results
+
+    async def _one(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
+        try:
+            tool = self._toolbox.find(call.name)
+            if tool not in self._toolbox.for_model(turn.role):
+                raise ToolFailed(f"{tool.name} is not available here")
+            output = await self.invoke(turn, tool, tool.parse(call.arguments))
+        except (BubbotError, ToolRetry, ToolFailed) as error:
+            return await self.shown(turn.tape, str(error)), True
+        except Exception as error:  # the tool call: whatever a tool raises is its result
+            log.warning("a tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
+            return await self.shown(turn.tape, f"{call.name} failed: {type(error).__name__}: {error}"), True
+        return await self.shown(turn.tape, output if isinstance(output, str) else output.text), False
+
+    async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | Rerun:
+        """The tool's output. Raises what the tool raised, or `ToolFailed` when it ran out of time."""
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await tool.run(turn, args)
+        except TimeoutError:
+            raise ToolFailed(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
+
+    async def shown(self, tape: TapeHandle, text: str) -> str:
+        """The text as a model is shown it: a long one is kept whole beside the tape and cut, with a pointer."""
+        text = clean(text)
+        limit = self._settings.result_limit
+        if len(text) <= limit:
+            return text
+        handle = await tape.put_blob(text.encode())
+        return (
+            f"{text[: limit // 2]}\n… [cut: {len(text)} characters in all; "
+            f'read on with result_read(handle="{handle}", offset={limit // 2})]'
+        )
+
+
+def clean(text: str) -> str:
+    """Text that can be stored: lone surrogates become replacement characters."""
+    return text.encode("utf-8", "replace").decode()

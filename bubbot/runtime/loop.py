@@ -1,0 +1,55 @@
+"""The agent loop: routes what people say, runs the model where it is asked for, and says how the turn ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bubbot.runtime.commands import CommandOutcome, CommandRunner
+from bubbot.runtime.router import is_command
+from bubbot.runtime.runner import ModelRunner
+from bubbot.tape import entry as make
+from bubbot.turn import Status, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """How the loop ended, and what people are told."""
+
+    status: Status
+    text: str
+
+
+class AgentLoop:
+    """Runs a turn on its fork. `has_model`: whether a failed command has anywhere to fall through to."""
+
+    def __init__(self, commands: CommandRunner, runner: ModelRunner, *, has_model: bool) -> None:
+        self._commands = commands
+        self._runner = runner
+        self._has_model = has_model
+
+    async def run(self, turn: Turn) -> LoopResult:
+        """Answers the turn's inbounds. Raises whatever ended it early; the turn boundary records that."""
+        texts: list[str] = []
+        ask_model = bool(turn.message_ids)
+        for accepted in turn.inbounds:
+            if not is_command(accepted.inbound.text):
+                continue
+            outcome = await self._commands.run(turn, accepted.inbound.text)
+            await turn.write_handoffs()
+            if outcome.status == "error" and self._has_model:
+                await self._fall_through(turn, outcome)
+                ask_model = True
+            else:
+                texts += [outcome.output] if outcome.output else []
+                ask_model = ask_model or outcome.rerun
+        if ask_model:
+            answer = await self._runner.run(turn)
+            if answer.silent and not texts:
+                return LoopResult("silent", "")
+            texts += [answer.text] if answer.text else []
+        return LoopResult("answered", "\n\n".join(texts))
+
+    async def _fall_through(self, turn: Turn, outcome: CommandOutcome) -> None:
+        """A command that ran and raised becomes something the model can see and explain."""
+        stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
+        turn.message_ids.append(stored[0].id)

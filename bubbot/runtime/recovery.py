@@ -1,0 +1,96 @@
+"""Start-up: what an earlier process left open is merged as it is, and what it owed is queued again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bubbot.errors import TapeConflict
+from bubbot.inbox import Inbox, interrupted
+from bubbot.tape import entry as make
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.fork import ForkedTape
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import ForkRecord, TapeStore
+from bubbot.texts import OUTCOME_UNKNOWN
+from bubbot.turn import Accepted
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a start-up found: turns that were cut off, and the inbounds that still need an answer, oldest first."""
+
+    interrupted: int
+    open: tuple[Accepted, ...]
+
+
+async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[[str], TapeService]) -> Recovered:
+    """Merges every open fork of these channels whole, then reads what their inboxes still owe.
+
+    `service` makes the tape service of a tape name. Merging marks no inbound done; a turn that was cut off
+    counts as an attempt for its inbounds.
+    """
+    names = {inbox.name for inbox in inboxes}
+    count = 0
+    for record in await store.forks():
+        start = _start(record)
+        owed = [(tape, inbound_id) for tape, inbound_id in start if tape in names]
+        if start and not owed:
+            continue  # another process runs that channel
+        await _merge(store, service(record.tape), record, owed)
+        count += 1
+    still_open = [accepted for inbox in inboxes for accepted in await inbox.open()]
+    if count or still_open:
+        log.info(
+            "taking up what was left open",
+            extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
+        )
+    return Recovered(count, tuple(still_open))
+
+
+async def _merge(store: TapeStore, tape: TapeService, record: ForkRecord, owed: Sequence[tuple[str, int]]) -> None:
+    fork = tape.reopen_fork(record)
+    try:
+        await _close(fork, owed)
+    except TapeConflict:
+        # The parent grew since: the delta goes to its end, with other ids than its own entries may cite.
+        await _close(tape.reopen_fork(replace(record, base=await store.head(record.tape))), owed)
+
+
+async def _close(fork: ForkedTape, owed: Sequence[tuple[str, int]]) -> None:
+    turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
+    meta = {"turn": turn} if turn else {}
+    facts = [*_unfinished(fork.delta), make.event("turn/interrupted", {"turn": turn})]
+    await fork.append([replace(entry, meta=meta) for entry in facts])
+    for tape in {name for name, _ in owed}:
+        fork.stage(tape, [interrupted([one for name, one in owed if name == tape], turn=turn)])
+    await fork.merge()
+
+
+def _start(record: ForkRecord) -> list[tuple[str, int]]:
+    """The inbounds of the turn whose fork this is: (inbox tape, id) each."""
+    for batch in record.staged:
+        for entry in batch.entries:
+            if entry.name == "turn/start":
+                return [(tape, inbound_id) for tape, inbound_id in entry.payload["data"]["inbounds"]]
+    return []
+
+
+def _unfinished(delta: Sequence[TapeEntry]) -> list[TapeEntry]:
+    """Results that say that nothing is known, for the calls that have none."""
+    asked = [call["id"] for entry in delta if entry.kind == Kind.TOOL_CALL for call in entry.payload["calls"]]
+    answered = {
+        result["tool_call_id"]
+        for entry in delta
+        if entry.kind == Kind.TOOL_RESULT
+        for result in entry.payload["results"]
+    }
+    missing = [call for call in asked if call not in answered]
+    if not missing:
+        return []
+    return [
+        make.tool_result([{"tool_call_id": call, "content": OUTCOME_UNKNOWN, "is_error": True} for call in missing])
+    ]

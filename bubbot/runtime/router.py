@@ -1,0 +1,34 @@
+"""The input router: what is a command, what is for the model, and what an answer really says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bubbot.texts import EMPTY_ANSWER, SILENT_MARK
+
+COMMAND_PREFIX = ","
+
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model's text means for people: to be delivered, kept silent, or (empty) a failure."""
+
+    text: str
+    silent: bool = False
+    empty: bool = False
+
+
+def is_command(text: str) -> bool:
+    """Whether a person's message is a command: one line that starts with a comma."""
+    return text.lstrip().startswith(COMMAND_PREFIX)
+
+
+def route_assistant(text: str) -> Answer:
+    """Strips leaked reasoning and recognises `[SILENT]`. The text is never executed, whatever it begins with."""
+    said = _THOUGHT.sub("", text).strip()
+    if said == SILENT_MARK:
+        return Answer("", silent=True)
+    return Answer(said) if said else Answer(EMPTY_ANSWER, empty=True)

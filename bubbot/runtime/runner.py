@@ -1,0 +1,170 @@
+"""The model runner: context, model, tools, results, until there is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bubbot.errors import ModelError, ModelOverflow, ModelUnavailable
+from bubbot.model import ModelReply, ToolCall
+from bubbot.runtime.auto_handoff import overflow_handoff
+from bubbot.runtime.calls import CallRunner, Repeats, clean
+from bubbot.runtime.compose import Composed, Composer, tools_text
+from bubbot.runtime.router import Answer, route_assistant
+from bubbot.tape import entry as make
+from bubbot.tape.blobs import digest_of
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.handle import spans_of
+from bubbot.tape.query import TapeQuery
+from bubbot.texts import step_limit
+from bubbot.turn import Turn
+from bubbot.views.context import CUT
+
+STEP = "loop.step"
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """`max_steps`: model calls in one turn. `timeout`: seconds for one whole model call."""
+
+    max_steps: int = 20
+    timeout: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Digests of the system prompt and tool schemas that the tape already keeps."""
+
+    system: str = ""
+    tools: str = ""
+
+
+class ModelRunner:
+    """Runs the steps of turns. `elapsed` is a monotonic clock in seconds."""
+
+    def __init__(
+        self, composer: Composer, calls: CallRunner, settings: RunnerSettings, elapsed: Callable[[], float]
+    ) -> None:
+        self._composer = composer
+        self._calls = calls
+        self._settings = settings
+        self._elapsed = elapsed
+
+    async def run(self, turn: Turn) -> Answer:
+        """The answer. Raises a `ModelError` where there is none: overflow twice, step limit, repeated call, failure."""
+        repeats, kept, overflowed = Repeats(), await _kept(turn), False
+        for step in range(1, self._settings.max_steps + 1):
+            composed = await self._composer.compose(turn)
+            kept = await self._keep(turn, composed, kept)
+            facts = self._facts(composed, kept, step)
+            started = self._elapsed()
+            try:
+                reply = await self._ask(composed)
+            except ModelError as error:
+                facts |= {"elapsed_ms": self._since(started), "error": clean(str(error))}
+                again = isinstance(error, ModelOverflow) and not overflowed
+                facts["status"] = "auto_handoff" if again else "error"
+                await turn.tape.append([make.event(STEP, facts)])
+                if not again or not isinstance(error, ModelOverflow):
+                    raise
+                overflowed = True
+                await overflow_handoff(turn, error)
+                continue
+            facts |= _outcome(reply) | {"elapsed_ms": self._since(started)}
+            if not reply.calls:
+                return await self._finish(turn, reply, facts)
+            await self._use_tools(turn, reply, facts, repeats)
+        raise ModelError(step_limit(self._settings.max_steps))
+
+    async def _ask(self, composed: Composed) -> ModelReply:
+        reply: ModelReply | None = None
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                async for item in self._composer.model.stream(composed.request):
+                    if isinstance(item, ModelReply):
+                        reply = item
+        except TimeoutError:
+            raise ModelUnavailable(
+                f"{self._composer.model.name} gave no answer within {self._settings.timeout:g} seconds"
+            ) from None
+        if reply is None:
+            raise ModelUnavailable(f"{self._composer.model.name} ended without an answer")
+        return reply
+
+    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> Answer:
+        """The last step: written by the merge alone."""
+        text = clean(reply.text)
+        answer = route_assistant(text)
+        said = make.message("assistant", text or " ", model=reply.model)
+        await turn.tape.append([said, make.event(STEP, facts)])
+        if answer.empty:
+            raise ModelError(answer.text)
+        return answer
+
+    async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: Repeats) -> None:
+        """Calls are durable before they run, results before the next model call."""
+        calls = [ToolCall(call.id, clean(call.name), clean(call.arguments)) for call in reply.calls]
+        asked = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
+        await turn.tape.append([asked, make.event(STEP, facts)])
+        await turn.tape.save()
+        results = await self._calls.run(turn, calls, repeats)
+        await turn.tape.append([make.tool_result(results)])
+        await turn.write_handoffs()
+        await turn.tape.save()
+
+    async def _keep(self, turn: Turn, composed: Composed, kept: _Kept) -> _Kept:
+        """Keeps the system prompt and the tool schemas beside the tape, once per version."""
+        system, tools = composed.request.system.encode(), tools_text(composed.request.tools).encode()
+        now = _Kept(digest_of(system), digest_of(tools))
+        if now.system != kept.system:
+            await turn.tape.put_blob(system)
+            await turn.tape.append([TapeEntry(Kind.SYSTEM, {"digest": now.system, "characters": len(system.decode())})])
+        if now.tools != kept.tools:
+            await turn.tape.put_blob(tools)
+        if composed.context.new_cut is not None:
+            await turn.tape.append([make.event(CUT, {"from": composed.context.new_cut})])
+        return now
+
+    def _facts(self, composed: Composed, kept: _Kept, step: int) -> dict[str, Any]:
+        """Everything needed to rebuild the request byte for byte."""
+        return {
+            "step": step,
+            "model": self._composer.model.name,
+            "view": composed.view,
+            "head": composed.head,
+            "shown": [list(span) for span in spans_of(composed.context.ids)],
+            "system": kept.system,
+            "tools": kept.tools,
+            "parameters": composed.request.parameters,
+            "request": composed.request.digest(),
+        }
+
+    def _since(self, started: float) -> int:
+        return round((self._elapsed() - started) * 1000)
+
+
+def _outcome(reply: ModelReply) -> dict[str, Any]:
+    outcome: dict[str, Any] = {
+        "status": "tool_calls" if reply.calls else "ok",
+        "finish": reply.finish,
+        "usage": asdict(reply.usage),
+    }
+    if reply.response_id:
+        outcome["response_id"] = reply.response_id
+    if reply.reasoning:
+        outcome["reasoning"] = clean(reply.reasoning)
+    return outcome
+
+
+def _as_json(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+async def _kept(turn: Turn) -> _Kept:
+    """What the newest step of the tape cites, which is therefore kept."""
+    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP,), newest=True, limit=1)
+    found = (await turn.tape.fetch([query]))[0]
+    data = found[0].payload["data"] if found else {}
+    return _Kept(data.get("system", ""), data.get("tools", ""))

@@ -1,0 +1,88 @@
+"""The kinds of values settings take, and the phrases with which errors and the reference name them."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin
+from zoneinfo import ZoneInfo, available_timezones
+
+from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+from pydantic.fields import FieldInfo
+
+DAY = 86400.0
+"""The longest time limit, in seconds."""
+
+_WORDS = {int: "a whole number", float: "a number", str: "a text", Path: "a path", SecretStr: "a secret text"}
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError  # noqa: TRY004 - pydantic wants this one; the sentence is made from the field
+    return value
+
+
+def _blank_is_unset(value: object) -> object:
+    return None if value == "" else value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        names = {zone.lower(): zone for zone in available_timezones()}
+        if not names:
+            raise ValueError("a time zone, but this system has no list of them: install the package tzdata") from None
+        near = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
+        hint = f"; the nearest is {names[near[0]]!r}" if near else ""
+        raise ValueError(f"the IANA name of a time zone, such as 'Europe/Berlin'{hint}") from None
+    return name
+
+
+def _like(pattern: str, wanted: str) -> AfterValidator:
+    """Raises unless a text matches the whole pattern; a value that is not set passes."""
+
+    def check(text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(pattern, text):
+            raise ValueError(wanted)
+        return text
+
+    return AfterValidator(check)
+
+
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[float, BeforeValidator(_no_bool)]
+OptionalPath = Annotated[Path | None, BeforeValidator(_blank_is_unset)]
+Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
+Address = Annotated[
+    str | None,
+    _like(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
+    BeforeValidator(_blank_is_unset),
+]
+Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
+Zone = Annotated[str, AfterValidator(_zone)]
+Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
+Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+
+
+def wanted(field: FieldInfo) -> str:
+    """The type and bounds of a setting as a phrase."""
+    options = get_args(field.annotation)
+    if get_origin(field.annotation) is Literal:
+        return f"one of {', '.join(options)}"
+    words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))
+    for mark in field.metadata:
+        match mark:
+            case Ge(ge=bound):
+                words += f" from {bound:.12g}"
+            case Gt(gt=bound):
+                words += f" above {bound:.12g}"
+            case Le(le=bound):
+                words += f"{', at most' if 'above' in words else ' to'} {bound:.12g}"
+    return words

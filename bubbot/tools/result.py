@@ -1,0 +1,38 @@
+"""Reading on in results that were too long to be shown."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from bubbot.errors import EntryNotFound, ToolFailed
+from bubbot.tool import Tool, ToolArgs, tool
+from bubbot.turn import Turn
+
+PAGE = 8_000
+"""Characters shown at once."""
+
+
+class ReadArgs(ToolArgs):
+    """What `result.read` takes."""
+
+    handle: str = Field(description="the handle that the cut result named")
+    offset: int = Field(default=0, ge=0, description="the character to go on from")
+    limit: int = Field(default=PAGE, ge=1, le=PAGE, description="how many characters")
+
+
+@tool("result.read")
+async def result_read(turn: Turn, args: ReadArgs) -> str:
+    """Read on in a result that was cut because it was too long."""
+    try:
+        text = (await turn.tape.get_blob(args.handle)).decode()
+    except EntryNotFound:
+        raise ToolFailed(f"there is no result {args.handle}; copy the handle from the cut result") from None
+    end = args.offset + args.limit
+    rest = len(text) - end
+    tail = f"\n… [{rest} characters left; offset={end}]" if rest > 0 else "\n[end]"
+    return text[args.offset : end] + tail
+
+
+def result_tools() -> list[Tool]:
+    """The tools of this file."""
+    return [result_read]

@@ -1,0 +1,113 @@
+"""The context: the one view that becomes the model's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from zoneinfo import ZoneInfo
+
+from bubbot.errors import ConfigError
+from bubbot.tape.anchor import SESSION_START
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.query import After, Opening, Slice, TapeQuery, Whole, Window
+from bubbot.tape.view import Found
+from bubbot.views.compact import cut_at
+from bubbot.views.selectors import CORRECTION, Shown, Style, opened, select
+
+CUT = "context/cut"
+"""The event that records a compaction: `{"from": id}`, the oldest entry still read."""
+
+SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact")
+_SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Chat messages with the entries behind them. `new_cut`: a compaction that has to be recorded to hold."""
+
+    shown: tuple[Shown, ...]
+    new_cut: int | None = None
+
+    @property
+    def messages(self) -> tuple[JsonObject, ...]:
+        """The messages, as a request takes them."""
+        return tuple(one.message for one in self.shown)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The entries the model is shown, ascending."""
+        return tuple(sorted({entry_id for one in self.shown for entry_id in one.ids}))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextView:
+    """The messages a model is shown next.
+
+    `selector`: `window` (the opening anchor, then the entries after it), `messages` (without the anchor's line),
+    `full` (the whole tape), `from:NAME` (after the newest anchor of that name), `compact` (the window cut to
+    `budget` tokens, whole exchanges, oldest first).
+    """
+
+    selector: str = "window"
+    style: Style = field(default_factory=Style)
+    budget: int | None = None
+    heavy: bool = False
+
+    def as_json(self) -> JsonObject:
+        """The view as it is recorded with a step, so that its request can be built again."""
+        zone = self.style.stamps
+        style = {**asdict(self.style), "stamps": None if zone is None else str(zone)}
+        return {"selector": self.selector, "style": style, "budget": self.budget}
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> ContextView:
+        """The view that was recorded."""
+        style, stamps = dict(data["style"]), data["style"]["stamps"]
+        style["stamps"] = None if stamps is None else ZoneInfo(stamps)
+        return cls(data["selector"], Style(**style), data["budget"])
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The opening anchor, and the part that the selector names."""
+        names = (CORRECTION, CUT)
+        return (
+            TapeQuery(tape, Opening(), missing="empty"),
+            TapeQuery(tape, self._part(), kinds=_SHOWN, names=names),
+        )
+
+    def _part(self) -> Slice:
+        if self.selector in ("window", "messages", "compact"):
+            return Window()
+        if self.selector == "full":
+            return Whole()
+        if self.selector.startswith("from:") and len(self.selector) > len("from:"):
+            return After(self.selector.removeprefix("from:"))
+        raise ConfigError(f"[context] selector is {self.selector!r}; it has to be one of {', '.join(SELECTORS)}")
+
+    def fold(self, found: Found) -> Context:
+        """The context."""
+        opening, entries = found
+        body = select(entries, self.style)
+        new_cut = None
+        if self.selector == "compact" and self.budget is not None:
+            body = _from(body, _recorded(entries))
+            new_cut = cut_at(body, self.budget)
+            body = _from(body, new_cut)
+        return Context(opened(self._opening(opening), body, self.style), new_cut)
+
+    def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
+        if self.selector not in ("window", "compact") or not opening:
+            return None
+        return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
+
+
+def _from(body: tuple[Shown, ...], cut: int | None) -> tuple[Shown, ...]:
+    """What stands from the entry `cut` on."""
+    if cut is None:
+        return body
+    start = next((place for place, one in enumerate(body) if one.ids and one.ids[-1] >= cut), len(body))
+    return body[start:]
+
+
+def _recorded(entries: Sequence[TapeEntry]) -> int | None:
+    cuts = [entry.payload["data"]["from"] for entry in entries if entry.name == CUT]
+    return max(cuts, default=None)

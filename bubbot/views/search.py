@@ -1,0 +1,386 @@
+"""Search over a whole tape: exact in any script, then by spelling, newest first."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.query import Matcher, TapeQuery, Zone, fold_text, matcher
+from bubbot.tape.view import Found
+
+SEARCH_TOOL = "tape.search"
+"""The tool whose own earlier answers are no hits; a provider writes its name with an underscore."""
+
+SEARCHED = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EVENT)
+"""The kinds that are searched where none are asked for."""
+
+BOOKKEEPING = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
+"""Names of events and anchors that say how the bot ran and not what was said; they are never hits."""
+
+CORRECTION = "correction"
+SNIPPET = 160
+_LEAD = 60
+_NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
+_STRUCTURE: dict[str, frozenset[str]] = {
+    Kind.MESSAGE: frozenset({"role", "type"}),
+    Kind.TOOL_CALL: frozenset({"id", "type"}),
+    Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
+}
+_CALLS = 2000
+_EVENTS_OF_NEWEST = 4
+
+# Scripts written without spaces (and Hangul, whose words carry particles): compared by windows of characters.
+_RUNS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3\u2e80-\u2fdf\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Signs inside a word that Python's \w does not take for letters: Hebrew, Arabic, Indic, and combining ones.
+_SIGNS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+_TOKEN = re.compile(f"[{_RUNS}]+|(?:[^\\W_{_RUNS}]|[{_SIGNS}])+")
+_IS_RUN = re.compile(f"[{_RUNS}]")
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that was found. `snippet` is one line around the match; `superseded_by` the correction's id."""
+
+    id: int
+    kind: str
+    date: str
+    name: str | None
+    snippet: str
+    exact: bool
+    superseded_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits, newest first, and how many matches were left out.
+
+    `exact` counts the exact ones among the hits. Left out and counted: `own_output`, earlier answers of the
+    search tool; `hidden`, entries a person deleted; `old_memory`, replaced versions of the memory zone.
+    `incomplete`: so much was left out that older exact matches may exist which were not read; a narrower search
+    (kinds, dates) reaches them. `spelling_from`: entries before this id were not compared by spelling; 0 where
+    none was left.
+    """
+
+    hits: tuple[Hit, ...] = ()
+    exact: int = 0
+    own_output: int = 0
+    hidden: int = 0
+    old_memory: int = 0
+    incomplete: bool = False
+    spelling_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """Finds `text` on the whole tape: exact substrings after NFKC and casefold, in any script.
+
+    Where those are fewer than `limit`, the newest `typo_newest` entries (and the newest memory) are compared by
+    spelling: every word of the query has to be there, with one edit for 4 to 7 letters and two from 8 on; a run
+    of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out`: ids that are not to be
+    found, such as the question itself.
+    """
+
+    text: str
+    kinds: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 20
+    typo_newest: int = 2000
+    leave_out: frozenset[int] = frozenset()
+
+    @property
+    def heavy(self) -> bool:
+        """Comparing thousands of entries takes tens of milliseconds."""
+        return True
+
+    @property
+    def reach(self) -> int:
+        """How many exact matches are read of each group of kinds, since some of them may be left out."""
+        return self.limit * 4 + 50
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Exact matches and the newest entries, both by group; corrections; calls of a search; newest memory."""
+        if not self._needle() or self.limit <= 0:
+            return ()
+        base = TapeQuery(tape, since=self.since, until=self.until, newest=True)
+        # A result follows its call at once: a day before the dates asked for is ample.
+        calls_since = self.since - timedelta(days=1) if self.since and self.since.year > 1 else None
+        return (
+            *(replace(base, kinds=group, text=self.text.strip(), limit=self.reach) for group in self._groups()),
+            *(replace(base, kinds=group, limit=self._newest(group)) for group in self._groups()),
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
+            replace(base, kinds=(Kind.TOOL_CALL,), text="search", since=calls_since, limit=_CALLS),
+            TapeQuery(tape, Zone(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
+        )
+
+    def fold(self, found: Found) -> SearchResult:
+        """The result: exact hits first in rank, then the newest by spelling; shown newest first."""
+        if not found:
+            return SearchResult()
+        groups = len(self._groups())
+        exact, newest, (corrections, calls, zone) = found[:groups], found[groups : 2 * groups], found[2 * groups :]
+        asked = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        pool = {entry.id: entry for part in (*exact, *newest, zone) for entry in part if self._findable(entry, asked)}
+        sieve = _Sieve(_Corrections.of(corrections), _Calls.of([*calls, *pool.values()]), zone[0].id if zone else 0)
+        hits, rest = sieve.exact(sorted(pool.values(), key=_by_id, reverse=True), self._needle())
+        hits = hits[: self.limit]
+        count, compared = len(hits), 0
+        if count < self.limit:
+            hits += sieve.by_spelling(rest, self._needle())[: self.limit - count]
+            compared = self._spelling_from(newest)
+        hits.sort(key=_by_id, reverse=True)
+        return SearchResult(
+            tuple(hits),
+            exact=count,
+            own_output=sieve.own_output,
+            hidden=sieve.hidden,
+            old_memory=sieve.old_memory,
+            incomplete=self._incomplete(exact, hits),
+            spelling_from=compared,
+        )
+
+    def _needle(self) -> str:
+        return fold_text(self.text.strip()).strip()
+
+    def _kinds(self) -> tuple[str, ...]:
+        return tuple(self.kinds) or SEARCHED
+
+    def _groups(self) -> list[tuple[str, ...]]:
+        """Events apart from the rest: bookkeeping among them must not use up what is read of the others."""
+        kinds = self._kinds()
+        parts = tuple(kind for kind in kinds if kind != Kind.EVENT), tuple(kind for kind in kinds if kind == Kind.EVENT)
+        return [part for part in parts if part]
+
+    def _newest(self, group: tuple[str, ...]) -> int:
+        events = group == (Kind.EVENT,) and self._kinds() != group
+        return self.typo_newest // _EVENTS_OF_NEWEST if events else self.typo_newest
+
+    def _findable(self, entry: TapeEntry, asked: Matcher) -> bool:
+        said = entry.name not in BOOKKEEPING and not (entry.name == CORRECTION and _hides(entry))
+        return said and entry.id not in self.leave_out and asked.passes(entry)
+
+    def _spelling_from(self, newest: Found) -> int:
+        cut = (part for part, group in zip(newest, self._groups(), strict=True) if len(part) >= self._newest(group))
+        return max((part[-1].id for part in cut if part), default=0)
+
+    def _incomplete(self, exact: Found, hits: Sequence[Hit]) -> bool:
+        """Whether a query was cut before it came as far back as the hits do."""
+        cut = max((part[-1].id for part in exact if len(part) >= self.reach), default=0)
+        return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
+
+
+def _by_id(item: TapeEntry | Hit) -> int:
+    return item.id
+
+
+def _data(entry: TapeEntry) -> Mapping[str, Any]:
+    data = entry.payload.get("data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def _hides(correction: TapeEntry) -> bool:
+    return _data(correction).get("hide") is True
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrections:
+    """Which entries are hidden, and by which correction others are superseded."""
+
+    hidden: frozenset[int]
+    superseded: Mapping[int, int]
+
+    @classmethod
+    def of(cls, events: Sequence[TapeEntry]) -> _Corrections:
+        """From correction events in ascending order. What corrects a hidden entry is hidden with it."""
+        known = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
+        hidden = {target for event, target in known if _hides(event)}
+        for event, target in known:
+            if target in hidden:
+                hidden.add(event.id)
+        superseded = {target: event.id for event, target in known if event.id not in hidden}
+        return cls(frozenset(hidden), superseded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Tool calls by call id: entry id, turn, and whether the search was called. Ids may be used again later."""
+
+    calls: Mapping[str, Sequence[tuple[int, object, bool]]]
+
+    @classmethod
+    def of(cls, entries: Iterable[TapeEntry]) -> _Calls:
+        calls: dict[str, dict[int, tuple[int, object, bool]]] = {}
+        for entry in entries:
+            if entry.kind == Kind.TOOL_CALL:
+                for call in _objects(entry, "calls"):
+                    line = (entry.id, entry.meta.get("turn"), _calls_search(call))
+                    calls.setdefault(str(call.get("id")), {})[entry.id] = line
+        return cls({name: sorted(known.values(), key=lambda line: line[0]) for name, known in calls.items()})
+
+    def answers_search(self, entry: TapeEntry, result: Mapping[str, Any]) -> bool:
+        """Whether the result answers a search: the newest call of its id before the entry, in its turn."""
+        lines = self.calls.get(str(result.get("tool_call_id")), ())
+        place = bisect_left(lines, entry.id, key=lambda line: line[0]) - 1
+        if place < 0:
+            return False
+        _, turn, is_search = lines[place]
+        return is_search and turn == entry.meta.get("turn")
+
+
+def _objects(entry: TapeEntry, key: str) -> list[Mapping[str, Any]]:
+    items = entry.payload.get(key)
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, tuple) else []
+
+
+def _calls_search(call: Mapping[str, Any]) -> bool:
+    function = call.get("function")
+    return isinstance(function, Mapping) and function.get("name") in _NAMES
+
+
+@dataclass
+class _Sieve:
+    """Sorts matches into hits and what is left out, and counts the latter. `zone` is where the memory opens."""
+
+    corrections: _Corrections
+    calls: _Calls
+    zone: int
+    own_output: int = 0
+    hidden: int = 0
+    old_memory: int = 0
+    _texts: dict[int, str] = field(default_factory=dict)
+
+    def exact(self, entries: Iterable[TapeEntry], needle: str) -> tuple[list[Hit], list[TapeEntry]]:
+        """The exact hits among the entries, and the entries that do not hold the text."""
+        hits, rest = [], []
+        for entry in entries:
+            said, own = self._split(entry)
+            text = self._texts[entry.id] = unicodedata.normalize("NFKC", said)
+            if needle in text.casefold():
+                hits += self._hit(entry, needle, exact=True)
+            else:
+                rest.append(entry)
+                self.own_output += needle in fold_text(own)
+        return hits, rest
+
+    def by_spelling(self, entries: Sequence[TapeEntry], needle: str) -> list[Hit]:
+        """The entries that hold every word of the text, spelling mistakes allowed."""
+        pieces = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
+        return [
+            hit for entry in entries if entry.id in pieces for hit in self._hit(entry, pieces[entry.id], exact=False)
+        ]
+
+    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[Hit]:
+        if entry.id in self.corrections.hidden:
+            self.hidden += 1
+            return []
+        if entry.id < self.zone and entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
+            self.old_memory += 1
+            return []
+        snippet = snippet_of(self._texts[entry.id], piece)
+        superseded = self.corrections.superseded.get(entry.id)
+        return [Hit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
+
+    def _split(self, entry: TapeEntry) -> tuple[str, str]:
+        """What the entry says, and what in it is the search tool's own earlier answer. Calls of it are neither."""
+        kept, own = dict(entry.payload), {}
+        if entry.kind == Kind.TOOL_CALL:
+            kept["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
+        elif entry.kind == Kind.TOOL_RESULT:
+            results = _objects(entry, "results")
+            answers = [self.calls.answers_search(entry, result) for result in results]
+            if any(answers):
+                own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
+                kept["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if not answer)
+        elif entry.name == "command" and _data(entry).get("name") in _NAMES:
+            kept, own = {}, kept
+        skip = _STRUCTURE.get(entry.kind, frozenset())
+        return "\n".join(_strings(kept, skip)), "\n".join(_strings(own, skip))
+
+
+def _strings(value: object, skip: frozenset[str]) -> list[str]:
+    """The texts of a JSON value, those under structural keys (a role, a call's id) left out."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for key, item in value.items() if key not in skip for text in _strings(item, skip)]
+    if isinstance(value, tuple):
+        return [text for item in value for text in _strings(item, skip)]
+    return []
+
+
+def snippet_of(text: str, piece: str) -> str:
+    """About 160 characters of the (NFKC) text around the casefolded piece, on one line."""
+    folded = text.casefold()
+    place = max(folded.find(piece), 0)
+    if len(folded) != len(text):  # some letters grow when they are folded, such as the German sharp s
+        grown = 0
+        for place_in_text, letter in enumerate(text):
+            if grown >= place:
+                place = place_in_text
+                break
+            grown += len(letter.casefold())
+    start = max(min(place - _LEAD, len(text) - SNIPPET), 0)
+    end = start + SNIPPET
+    line = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
+
+
+def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, str]:
+    """The casefolded texts that hold every word of the query, spelling mistakes allowed.
+
+    Each comes with the piece of it that stands for the query's longest word.
+    """
+    words = sorted(dict.fromkeys(_TOKEN.findall(query)), key=len, reverse=True)
+    tokens = {place: dict.fromkeys(_TOKEN.findall(text)) for place, text in texts.items()}
+    vocabulary = dict.fromkeys(token for own in tokens.values() for token in own)
+    found = dict.fromkeys(texts, "") if words else {}
+    for word in words:
+        near = _near(word, vocabulary)
+        pieces = {place: next((near[token] for token in tokens[place] if token in near), "") for place in found}
+        found = {place: first or pieces[place] for place, first in found.items() if pieces[place]}
+    return found
+
+
+def _near(word: str, vocabulary: Iterable[str]) -> dict[str, str]:
+    """The tokens that may stand for a word, each with the piece of it that does."""
+    if _IS_RUN.match(word):
+        return {token: piece for token in vocabulary if _IS_RUN.match(token) and (piece := _window(word, token))}
+    if len(word) < 4 or _DIGIT.search(word):
+        return {token: token for token in vocabulary if token == word}
+    edits = 2 if len(word) >= 8 else 1
+    near = {token: token for token in vocabulary if word in token}
+    choices = [token for token in vocabulary if _comparable(word, token, edits)]
+    alike = process.extract(word, choices, scorer=OSA.distance, score_cutoff=edits, limit=None)
+    return near | {token: token for token, _, _ in alike}
+
+
+def _comparable(word: str, token: str, edits: int) -> bool:
+    """Lengths first. Words of four letters are alike too often: theirs has to be the same first letter."""
+    return len(token) >= 4 and abs(len(token) - len(word)) <= edits and (len(word) > 4 or token[0] == word[0])
+
+
+def _window(word: str, run: str) -> str:
+    """The window of a run that is the word, one character wrong or two swapped from four on; or nothing."""
+    if word in run:
+        return word
+    size = len(word)
+    third = -(-size // 3)
+    # One mistake touches two of three pieces at most, so one of them has to be there as it is.
+    if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
+        return ""
+    windows = (run[at : at + size] for at in range(len(run) - size + 1))
+    return next((window for window in windows if OSA.distance(word, window, score_cutoff=1) <= 1), "")

@@ -1,0 +1,90 @@
+"""Why the last answer is what it is: what the model was shown, what ran, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.query import Spans, TapeQuery, Whole
+from bubbot.tape.view import Found
+
+RECENT_TURNS = 20
+"""Turns looked at, newest first, for one that asked the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A finished turn: its id and status, its first and last entry, the data of its steps, the tools it ran.
+
+    `steps` are the data of its `loop.step` events with their entry ids; `answer` is the entry of the answer.
+    """
+
+    turn: str
+    status: str
+    first: int
+    last: int
+    steps: tuple[tuple[int, JsonObject], ...]
+    tools: tuple[tuple[int, str], ...]
+    answer: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSpansView:
+    """The newest turns as (first, last) entry ids, newest first, without the one that is running."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest starts and ends, through the name index."""
+        names = ("turn/start", "turn/end", "turn/interrupted")
+        return (TapeQuery(tape, Whole(), kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * RECENT_TURNS + 1),)
+
+    def fold(self, found: Found) -> tuple[tuple[int, int], ...]:
+        """Each end with the start just before it."""
+        spans = []
+        end: TapeEntry | None = None
+        for entry in found[0]:
+            if entry.name == "turn/start":
+                if end is not None:
+                    spans.append((entry.id, end.id))
+                end = None
+            else:
+                end = entry
+        return tuple(spans)
+
+
+@dataclass(frozen=True, slots=True)
+class WhyView:
+    """One turn explained from its own entries; None where it asked no model."""
+
+    span: tuple[int, int]
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The entries of the turn."""
+        return (TapeQuery(tape, Spans((self.span,))),)
+
+    def fold(self, found: Found) -> Explanation | None:
+        """The explanation."""
+        entries = found[0]
+        steps = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == "loop.step")
+        if not steps:
+            return None
+        answer = [
+            entry.id for entry in entries if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant"
+        ]
+        status = next(
+            (entry.payload["data"].get("status", "") for entry in entries if entry.name == "turn/end"), "interrupted"
+        )
+        turn = str(entries[0].meta.get("turn", ""))
+        return Explanation(turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None)
+
+
+def _tools(entries: Sequence[TapeEntry]) -> tuple[tuple[int, str], ...]:
+    return tuple(
+        (entry.id, str(call["function"]["name"]))
+        for entry in entries
+        if entry.kind == Kind.TOOL_CALL
+        for call in entry.payload["calls"]
+    )

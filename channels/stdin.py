@@ -1,0 +1,135 @@
+"""The terminal and the pipe as a channel: a line is a message, an answer is printed.
+
+Lines are read with `os.read` in a thread of its own: a thread that is blocked in `sys.stdin` would hold its lock
+when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from bubbot.channel import (
+    ChannelOptions,
+    Inbound,
+    Outbound,
+    Part,
+    Receipt,
+    Receive,
+    Sender,
+    Unparsed,
+)
+from bubbot.errors import DeliveryFailed
+
+LINE_LIMIT = 16 * 1024 * 1024
+"""Bytes of one line; what is longer is set aside, its first bytes kept."""
+KEPT = 64 * 1024
+PROMPT = "> "
+OWNER = Sender("0", "owner")
+"""Whoever can type here can read the database too."""
+
+
+class StdinChannel:
+    """See `Channel`. Settings: `chat` names the conversation; `write` takes each answer instead of standard output."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        self.name = options.name
+        self._chat = str(options.settings.get("chat") or "default")
+        self._write: Callable[[str], None] = options.settings.get("write") or self._print
+        self._now = options.now
+        self._process = options.new_id()
+        self._terminal = sys.stdin.isatty() and sys.stdout.isatty()
+
+    async def run(self, receive: Receive) -> None:
+        """Reads lines to the end of the input, or to `,quit`."""
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        room = threading.Semaphore(8)
+        loop = asyncio.get_running_loop()
+
+        def put(line: bytes | None) -> None:
+            room.acquire()  # a pipe is read no faster than its lines are accepted
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+
+        threading.Thread(target=_read_lines, args=(sys.stdin.fileno(), put), daemon=True).start()
+        self._prompt()
+        number = 0
+        while (raw := await lines.get()) is not None:
+            room.release()
+            number += 1
+            if raw.strip():
+                await receive(self._event(raw, number))
+            else:
+                self._prompt()
+            if raw.strip() == b",quit":
+                return
+
+    def _event(self, raw: bytes, number: int) -> Inbound | Unparsed:
+        external_id = f"{self._process}-{number}"
+        if len(raw) > LINE_LIMIT:
+            reason = f"line {number} is longer than {LINE_LIMIT // 1024 // 1024} MiB; its beginning is kept"
+            return Unparsed(self.name, external_id, self._chat, raw[:KEPT], reason)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            reason = f"line {number} is not valid UTF-8 (byte {error.start + 1})"
+            return Unparsed(self.name, external_id, self._chat, raw, reason)
+        return Inbound(self.name, external_id, self._chat, OWNER, text.rstrip("\r\n"), self._now())
+
+    def parts(self, outbound: Outbound) -> Sequence[Part]:
+        """One part: a terminal takes any length."""
+        return [Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
+
+    async def send(self, part: Part) -> Receipt:
+        """Prints the part."""
+        try:
+            await asyncio.to_thread(self._write, part.text)
+        except (OSError, ValueError) as error:
+            raise DeliveryFailed(f"standard output is gone ({error}); the answer waits for the next chat") from error
+        self._prompt()
+        return Receipt()
+
+    def _print(self, text: str) -> None:
+        # A terminal obeys control characters; what a model wrote must not move the cursor or rename the window.
+        shown = "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+        data = (shown if self._terminal else text) + "\n"
+        sys.stdout.buffer.write(data.encode(errors="replace"))
+        sys.stdout.buffer.flush()
+
+    def _prompt(self) -> None:
+        if self._terminal:
+            sys.stdout.write(PROMPT)
+            sys.stdout.flush()
+
+
+def _read_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
+    """Puts each line, then None at the end. A line over the limit is put once, longer than the limit."""
+    pending = bytearray()
+    skipping = False
+    try:
+        while chunk := os.read(fd, 1 << 16):
+            pending += chunk
+            while (end := pending.find(b"\n")) >= 0:
+                if not skipping:
+                    put(bytes(pending[: end + 1]))
+                skipping = False
+                del pending[: end + 1]
+            if len(pending) > LINE_LIMIT:
+                if not skipping:
+                    put(bytes(pending))
+                skipping = True
+                pending.clear()
+        if pending and not skipping:
+            put(bytes(pending))
+        put(None)
+    except RuntimeError:
+        return  # the event loop is gone
+    except OSError:
+        put(None)  # the terminal hung up
+
+
+def create(options: ChannelOptions) -> StdinChannel:
+    """The factory of the entry point."""
+    return StdinChannel(options)

@@ -1,0 +1,88 @@
+"""What every test can ask for: clock, ids, stores; the option --proof; the versions in the report's header."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck
+
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from tests.doubles import CountingIds, CountingSalt, SteppingClock
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--proof", action="store_true", help="also run the long versions, with thousands of examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    quiet = hypothesis.settings(
+        derandomize=True,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    hypothesis.settings.register_profile("default", quiet, max_examples=60)
+    hypothesis.settings.register_profile("proof", quiet, max_examples=2000, derandomize=False)
+    hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    length = "proof" if config.getoption("--proof") else "default"
+    return f"bubbot: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {length} length"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--proof"):
+        return
+    long = [item for item in items if item.get_closest_marker("proof")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("proof")]
+
+
+@pytest.fixture
+def clock() -> SteppingClock:
+    return SteppingClock()
+
+
+@pytest.fixture
+def ids() -> CountingIds:
+    return CountingIds()
+
+
+@pytest.fixture
+def memory_store() -> InMemoryStore:
+    return InMemoryStore()
+
+
+@pytest.fixture
+async def sqlite_store(tmp_path: Path, clock: SteppingClock) -> AsyncIterator[SqliteStore]:
+    """A new database at `tmp_path / "bubbot.db"`, open for writing."""
+    store = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=clock)
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: SteppingClock) -> AsyncIterator[TapeStore]:
+    """Each store in turn: what the port promises, all of them keep."""
+    opened: TapeStore = InMemoryStore()
+    if request.param == "sqlite":
+        opened = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=clock)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def tape(memory_store: InMemoryStore, clock: SteppingClock, ids: CountingIds) -> TapeService:
+    """A tape in memory, for tests that want no I/O."""
+    return TapeService(memory_store, "tape", now=clock, new_id=ids, session="stdin:default")

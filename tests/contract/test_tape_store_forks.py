@@ -1,0 +1,164 @@
+"""What every tape store promises about open forks: kept until they are merged in one go, or dropped."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.errors import EntryNotFound, TapeConflict
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.store import Batch, ForkRecord, Reset, TapeStore
+from tests.tapes import batch, note, notes, texts, whole
+
+ODD = TapeEntry("hologram", {"n": [2**70, 0.1, None, "漢\x00"]}, {"by": {"id": 7}}, "2026-11-21", "k")
+
+
+@pytest.fixture
+async def opened(store: TapeStore) -> TapeStore:
+    """A tape with two entries and the open fork f on it."""
+    await store.append([notes("a", "b")])
+    await store.open_fork(ForkRecord("f", "tape", 2, (notes("c"),)))
+    return store
+
+
+async def test_an_open_fork_comes_back_as_it_was_given(store: TapeStore) -> None:
+    await store.append([notes("a")])
+    staged = (batch(ODD, note("c")), batch(note("x", key="y"), tape="other", keep_first=True))
+    record = ForkRecord("f", "tape", 1, staged, Reset("old", erase=True, also=(("inbox", (1, 2)), ("outbox", ()))))
+    await store.open_fork(record)
+    assert await store.forks() == [record]
+
+
+async def test_open_forks_are_listed_oldest_first(store: TapeStore) -> None:
+    for name in ("z", "a", "m"):
+        await store.open_fork(ForkRecord(name, name, 0, ()))
+    assert [record.id for record in await store.forks()] == ["z", "a", "m"]
+
+
+async def test_a_fork_of_another_head_than_the_tape_has_is_a_conflict(store: TapeStore) -> None:
+    await store.append([notes("a")])
+    for base in (0, 2):
+        with pytest.raises(TapeConflict):
+            await store.open_fork(ForkRecord("f", "tape", base, ()))
+    assert await store.forks() == []
+
+
+@pytest.mark.law("T13")
+async def test_an_open_fork_changes_nothing_on_the_tape(opened: TapeStore) -> None:
+    assert await texts(opened) == ["a", "b"]
+    assert [tape.name for tape in await opened.tapes()] == ["tape"]
+
+
+async def test_extending_adds_batches_in_order(opened: TapeStore) -> None:
+    await opened.extend_fork("f", [notes("d", tape="other"), batch(ODD)])
+    await opened.extend_fork("f", [notes("e")])
+    (record,) = await opened.forks()
+    assert record.staged == (notes("c"), notes("d", tape="other"), batch(ODD), notes("e"))
+
+
+async def test_extending_can_say_how_the_merge_resets(opened: TapeStore) -> None:
+    await opened.extend_fork("f", [], Reset("old"))
+    await opened.extend_fork("f", [notes("d")])
+    (record,) = await opened.forks()
+    assert record.reset == Reset("old")
+
+
+async def test_a_later_reset_of_a_fork_replaces_the_earlier(opened: TapeStore) -> None:
+    await opened.extend_fork("f", [], Reset("old"))
+    await opened.extend_fork("f", [], Reset("old", erase=True))
+    (record,) = await opened.forks()
+    assert record.reset == Reset("old", erase=True)
+
+
+async def test_a_fork_that_is_not_open_can_be_neither_extended_nor_merged(store: TapeStore) -> None:
+    with pytest.raises(EntryNotFound, match="no fork f"):
+        await store.extend_fork("f", [notes("a")])
+    with pytest.raises(EntryNotFound, match="no fork f"):
+        await store.merge_fork("f", [notes("a")])
+    assert await store.tapes() == []
+
+
+@pytest.mark.law("T13")
+async def test_a_merge_appends_exactly_the_batches_in_order_and_closes_the_fork(opened: TapeStore) -> None:
+    stored = await opened.merge_fork("f", [batch(note("c"), ODD, expect_head=2), notes("x", tape="other"), notes("d")])
+    assert [[entry.id for entry in entries] for entries in stored] == [[3, 4], [1], [5]]
+    assert (await whole(opened))[2:] == (*stored[0], *stored[2])
+    assert await whole(opened, "other") == stored[1]
+    assert await opened.forks() == []
+
+
+@pytest.mark.law("T3", "T4", "T13")
+async def test_a_merge_onto_a_tape_that_has_moved_writes_nothing_and_leaves_the_fork_open(opened: TapeStore) -> None:
+    await opened.append([notes("someone else")])
+    before = await opened.forks()
+    with pytest.raises(TapeConflict):
+        await opened.merge_fork("f", [notes("x", tape="other"), batch(note("c"), expect_head=2)])
+    assert (await texts(opened), await texts(opened, "other")) == (["a", "b", "someone else"], [])
+    assert await opened.forks() == before
+
+
+async def test_a_fork_is_merged_once(opened: TapeStore) -> None:
+    await opened.merge_fork("f", [notes("c")])
+    with pytest.raises(EntryNotFound):
+        await opened.merge_fork("f", [notes("c")])
+    assert await texts(opened) == ["a", "b", "c"]
+
+
+async def test_an_empty_merge_closes_the_fork(opened: TapeStore) -> None:
+    assert await opened.merge_fork("f", [Batch("tape", (), expect_head=2)]) == [()]
+    assert (await opened.forks(), await texts(opened)) == ([], ["a", "b"])
+
+
+@pytest.mark.law("T13")
+async def test_a_dropped_fork_is_forgotten_and_leaves_the_tape_as_it_was(opened: TapeStore) -> None:
+    before = await whole(opened), await opened.tapes()
+    await opened.extend_fork("f", [notes("d"), notes("x", tape="other")])
+    await opened.drop_fork("f")
+    assert (await whole(opened), await opened.tapes()) == before
+    assert await opened.forks() == []
+
+
+async def test_dropping_a_fork_that_is_not_open_is_fine(store: TapeStore) -> None:
+    await store.drop_fork("f")
+    assert await store.forks() == []
+
+
+async def test_forks_do_not_touch_each_other(opened: TapeStore) -> None:
+    await opened.open_fork(ForkRecord("g", "other", 0, (notes("x", tape="other"),)))
+    await opened.drop_fork("f")
+    assert [(record.id, record.staged) for record in await opened.forks()] == [("g", (notes("x", tape="other"),))]
+
+
+async def test_a_merge_with_a_reset_archives_the_tape_and_starts_it_with_the_delta(opened: TapeStore) -> None:
+    stored = await opened.merge_fork(
+        "f", [batch(note("c"), event("tape/archived"), expect_head=0)], ("tape", Reset("old"))
+    )
+    assert [entry.id for entry in stored[0]] == [1, 2]
+    assert await whole(opened) == stored[0]
+    assert await texts(opened, "old") == ["a", "b"]
+
+
+@pytest.mark.law("T17")
+async def test_a_merge_with_an_erasing_reset_blanks_the_old_entries(opened: TapeStore) -> None:
+    await opened.merge_fork("f", [batch(note("c"), event("tape/erased"))], ("tape", Reset("old", erase=True)))
+    assert (await texts(opened, "old"), await texts(opened)) == (["", ""], ["c", ""])
+
+
+@pytest.mark.law("T3")
+async def test_a_merge_with_a_reset_that_conflicts_leaves_everything_as_it_was(opened: TapeStore) -> None:
+    before = await whole(opened), await opened.tapes(), await opened.forks()
+    batches = [batch(event("tape/erased")), batch(note("x"), tape="other", expect_head=9)]
+    with pytest.raises(TapeConflict):
+        await opened.merge_fork("f", batches, ("tape", Reset("old", erase=True)))
+    assert (await whole(opened), await opened.tapes(), await opened.forks()) == before
+
+
+async def test_a_merge_onto_a_tape_that_was_never_written_makes_it(store: TapeStore) -> None:
+    await store.open_fork(ForkRecord("f", "new", 0, ()))
+    await store.merge_fork("f", [batch(note("a"), tape="new", expect_head=0)])
+    assert await texts(store, "new") == ["a"]
+
+
+async def test_a_staged_entry_under_a_stored_key_is_not_written_again(opened: TapeStore) -> None:
+    await opened.append([batch(note("first", key="k"), tape="other")])
+    await opened.merge_fork("f", [batch(note("x", key="k"), tape="other", keep_first=True)])
+    assert await texts(opened, "other") == ["first"]

@@ -1,0 +1,177 @@
+"""What every tape store promises about resets: the archive keeps, the erasure blanks, nothing goes half way."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.errors import AnchorNotFound, EntryNotFound, TapeConflict, TapeError
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import EMPTY, TapeEntry, event
+from bubbot.tape.query import Opening, TapeQuery
+from bubbot.tape.store import Reset, TapeStore
+from tests.tapes import batch, note, notes, texts, whole
+
+ERASED = event("tape/erased", {"archive": "old"})
+
+
+@pytest.mark.law("T1")
+async def test_an_archive_keeps_every_old_entry_readable(store: TapeStore) -> None:
+    before = (await store.append([batch(note("a", key="k"), note("b"))]))[0]
+    await store.reset("tape", Reset("old"), [event("tape/archived")])
+    assert await whole(store, "old") == before
+
+
+async def test_a_reset_starts_the_tape_anew_with_the_first_entries(store: TapeStore) -> None:
+    await store.append([notes("a", "b")])
+    first = await store.reset("tape", Reset("old"), [anchor("session/start"), event("tape/archived")])
+    assert [entry.id for entry in first] == [1, 2]
+    assert await whole(store) == first
+
+
+async def test_the_list_of_tapes_says_what_was_archived_from_where(store: TapeStore) -> None:
+    await store.append([notes("a", "b")])
+    await store.reset("tape", Reset("old"), [event("tape/archived")])
+    assert [(tape.name, tape.head, tape.archived_from) for tape in await store.tapes()] == [
+        ("old", 2, "tape"),
+        ("tape", 1, None),
+    ]
+
+
+async def test_a_key_of_the_archive_is_free_on_the_new_tape(store: TapeStore) -> None:
+    await store.append([batch(note("a", key="k"))])
+    await store.reset("tape", Reset("old"), [note("b", key="k")])
+    assert (await texts(store, "old"), await texts(store)) == (["a"], ["b"])
+
+
+async def test_blobs_follow_their_tape_into_the_archive(store: TapeStore) -> None:
+    await store.append([notes("a")])
+    digest = await store.put_blob("tape", b"x")
+    await store.reset("tape", Reset("old"), [event("tape/archived")])
+    assert await store.get_blob("old", digest) == b"x"
+    with pytest.raises(EntryNotFound):
+        await store.get_blob("tape", digest)
+
+
+async def test_a_tape_that_was_never_written_can_be_reset(store: TapeStore) -> None:
+    await store.reset("tape", Reset("old"), [event("tape/archived")])
+    assert [(tape.name, tape.head) for tape in await store.tapes()] == [("tape", 1)]
+
+
+async def test_a_tape_can_be_reset_again_and_again(store: TapeStore) -> None:
+    for number in range(3):
+        await store.append([notes(str(number))])
+        await store.reset("tape", Reset(f"old{number}"), [event("tape/archived")])
+    assert [(tape.name, tape.head) for tape in await store.tapes()] == [
+        ("old0", 1),
+        ("old1", 2),
+        ("old2", 2),
+        ("tape", 1),
+    ]
+
+
+@pytest.mark.law("T3")
+@pytest.mark.parametrize("erase", [False, True])
+async def test_a_reset_that_conflicts_leaves_the_tape_as_it_was(store: TapeStore, erase: bool) -> None:
+    before = (await store.append([notes("a")]))[0]
+    digest = await store.put_blob("tape", b"x")
+    with pytest.raises(TapeConflict):
+        await store.reset("tape", Reset("old", erase=erase), [ERASED, note("b", key="k"), note("c", key="k")])
+    assert await whole(store) == before
+    assert await store.get_blob("tape", digest) == b"x"
+    assert [tape.name for tape in await store.tapes()] == ["tape"]
+
+
+@pytest.mark.law("T17")
+async def test_an_erasure_without_the_fact_of_it_is_refused(store: TapeStore) -> None:
+    before = (await store.append([notes("a")]))[0]
+    with pytest.raises(TapeError, match="no fact"):
+        await store.reset("tape", Reset("old", erase=True), [event("tape/archived")])
+    assert await whole(store) == before
+
+
+@pytest.mark.law("T17")
+async def test_erasure_blanks_the_content_and_keeps_id_kind_date_and_key(store: TapeStore) -> None:
+    await store.append([batch(anchor("phase/one"), note("secret", key="k", date="2026-11-21", sender="me"))])
+    await store.reset("tape", Reset("old", erase=True), [ERASED])
+    assert await whole(store, "old") == (
+        TapeEntry("anchor", EMPTY, id=1, erased=True),
+        TapeEntry("message", EMPTY, EMPTY, "2026-11-21", "k", 2, erased=True),
+    )
+
+
+@pytest.mark.law("T17")
+async def test_the_fact_of_an_erasure_is_on_the_new_tape(store: TapeStore) -> None:
+    await store.append([notes("a")])
+    first = await store.reset("tape", Reset("old", erase=True), [anchor("session/start"), ERASED])
+    assert [entry.name for entry in first] == ["session/start", "tape/erased"]
+    assert await whole(store) == first
+
+
+@pytest.mark.law("T17")
+async def test_the_list_of_tapes_counts_what_was_erased(store: TapeStore) -> None:
+    await store.append([notes("a", "b")])
+    await store.reset("tape", Reset("old", erase=True), [ERASED])
+    assert [(tape.name, tape.erased) for tape in await store.tapes()] == [("old", 2), ("tape", 0)]
+
+
+@pytest.mark.law("T17")
+async def test_blobs_of_an_erased_tape_are_gone(store: TapeStore) -> None:
+    await store.append([notes("a")])
+    digest = await store.put_blob("tape", b"x")
+    await store.reset("tape", Reset("old", erase=True), [ERASED])
+    for tape in ("tape", "old"):
+        with pytest.raises(EntryNotFound):
+            await store.get_blob(tape, digest)
+
+
+@pytest.mark.law("T17")
+async def test_erasure_reaches_the_named_entries_of_other_tapes_and_no_more(store: TapeStore) -> None:
+    await store.append([notes("a"), notes("in1", "in2", "in3", tape="inbox"), notes("out", tape="outbox")])
+    also = (("inbox", (1, 3, 3)), ("outbox", (7,)), ("nowhere", (1,)))
+    await store.reset("tape", Reset("old", erase=True, also=also), [ERASED])
+    assert await texts(store, "inbox") == ["", "in2", ""]
+    assert [entry.erased for entry in await whole(store, "inbox")] == [True, False, True]
+    assert await texts(store, "outbox") == ["out"]
+
+
+@pytest.mark.law("T17")
+async def test_an_archive_does_not_touch_other_tapes(store: TapeStore) -> None:
+    await store.append([notes("a"), notes("in", tape="inbox")])
+    await store.reset("tape", Reset("old", also=(("inbox", (1,)),)), [event("tape/archived")])
+    assert await texts(store, "inbox") == ["in"]
+
+
+@pytest.mark.law("T17")
+async def test_what_is_erased_already_can_be_named_again(store: TapeStore) -> None:
+    await store.append([notes("a"), notes("in", tape="inbox")])
+    for name in ("old", "older"):
+        await store.reset("tape", Reset(name, erase=True, also=(("inbox", (1,)), ("old", (1,)))), [ERASED])
+    assert [entry.erased for entry in await whole(store, "inbox")] == [True]
+
+
+@pytest.mark.law("T5", "T17")
+async def test_an_erased_key_still_counts_as_seen(store: TapeStore) -> None:
+    await store.append([notes("a"), batch(note("in", key="k"), tape="inbox")])
+    await store.reset("tape", Reset("old", erase=True, also=(("inbox", (1,)),)), [ERASED])
+    for keep_first in (False, True):
+        stored = (await store.append([batch(note("again", key="k"), tape="inbox", keep_first=keep_first)]))[0]
+        assert [(entry.id, entry.erased) for entry in stored] == [(1, True)]
+    assert await store.head("inbox") == 1
+
+
+@pytest.mark.law("T11", "T17")
+async def test_an_erased_anchor_opens_no_window(store: TapeStore) -> None:
+    await store.append([notes("a"), batch(anchor("one"), anchor("two"), anchor("memory/open", window=False), tape="b")])
+    await store.reset("tape", Reset("old", erase=True, also=(("b", (2, 3)),)), [ERASED])
+    assert [entry.id for entry in (await store.fetch([TapeQuery("b", Opening())]))[0]] == [1]
+    await store.reset("tape", Reset("older", erase=True, also=(("b", (1,)),)), [ERASED])
+    with pytest.raises(AnchorNotFound):
+        await store.fetch([TapeQuery("b", Opening())])
+
+
+@pytest.mark.law("T17")
+async def test_erased_text_is_found_by_no_search_and_no_name(store: TapeStore) -> None:
+    await store.append([batch(note("secret"), event("secret", {"secret": "secret"}))])
+    await store.reset("tape", Reset("old", erase=True), [ERASED])
+    queries = [TapeQuery("old", text="secret"), TapeQuery("old", names=("secret",), kinds=("event",))]
+    assert await store.fetch(queries) == [(), ()]

@@ -1,0 +1,481 @@
+"""Settings: every source, their order, and what hostile ones are told."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from bubbot.errors import ConfigError
+from bubbot.settings import Settings, default_home, describe, load, logging_environment
+
+CANARY = "sk-canary-7f3a91"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("BUBBOT_") or name == "CREDENTIALS_DIRECTORY":
+            monkeypatch.delenv(name)
+
+
+def written(home: Path, text: str | bytes) -> Path:
+    path = home / "config.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def refused(home: Path, text: str | bytes = "") -> str:
+    if text:
+        written(home, text)
+    with pytest.raises(ConfigError) as raised:
+        load(home=home)
+    assert raised.value.__cause__ is None
+    return str(raised.value)
+
+
+def test_a_home_without_a_file_has_the_defaults(tmp_path: Path) -> None:
+    settings = load(home=tmp_path / "nothing" / "here")
+    assert settings == Settings()
+    assert (settings.model.timeout, settings.model.max_steps, settings.channels) == (600.0, 20, {})
+
+
+def test_describe_agrees_with_the_defaults() -> None:
+    defaults = Settings()
+    for setting in describe():
+        if setting.section in Settings.model_fields:
+            assert getattr(getattr(defaults, setting.section), setting.key) == setting.default
+        assert setting.description.endswith(".")
+    assert len({(setting.section, setting.key) for setting in describe()}) == len([*describe()])
+
+
+def test_the_file_is_read(tmp_path: Path) -> None:
+    written(tmp_path, '[bot]\nname = "Zoë"\ntimezone = "Europe/Berlin"\n[model]\ntimeout = 5\nmax_steps = 3\n')
+    settings = load(home=tmp_path)
+    assert (settings.bot.name, settings.bot.timezone) == ("Zoë", "Europe/Berlin")
+    assert (settings.model.timeout, settings.model.max_steps) == (5.0, 3)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
+    written(tmp_path, b'\xef\xbb\xbf[bot]\r\nname = "Anna"\r\n')
+    assert load(home=tmp_path).bot.name == "Anna"
+
+
+def test_another_file_takes_the_place_of_the_homes(tmp_path: Path) -> None:
+    written(tmp_path, '[bot]\nname = "home"\n')
+    other = tmp_path / "other.toml"
+    other.write_text('[bot]\nlanguage = "de"\n')
+    settings = load(home=tmp_path, config=other)
+    assert (settings.bot.name, settings.bot.language) == ("bubbot", "de")
+
+
+def test_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, '[model]\nname = "file"\ntimeout = 5\n')
+    monkeypatch.setenv("BUBBOT_MODEL__NAME", "environment")
+    monkeypatch.setenv("bubbot_log__level", "DEBUG")
+    monkeypatch.setenv("BUBBOT_HOME", "/anywhere")
+    settings = load(home=tmp_path)
+    assert (settings.model.name, settings.model.timeout, settings.log.level) == ("environment", 5.0, "debug")
+
+
+def test_what_looks_like_json_in_the_environment_stays_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_BOT__PERSONA", '{"a": 1}')
+    monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__OWNERS", "[1, 2]")
+    settings = load(home=tmp_path)
+    assert settings.bot.persona == '{"a": 1}'
+    assert settings.channels["telegram"]["owners"] == "[1, 2]"
+
+
+def test_channels_come_unparsed_and_know_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[channels.telegram]\nowners = [1]\n[channels.work-bot]\nkind = "telegram"\n[channels.work-bot.deep]\nx = 1\n'
+    written(tmp_path, text)
+    monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__TOKEN", CANARY)
+    monkeypatch.setenv("BUBBOT_CHANNELS__WORK_BOT__TOKEN", "1:x")
+    monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__TOKEN", "2:y")
+    settings = load(home=tmp_path)
+    assert settings.channels == {
+        "telegram": {"kind": "telegram", "owners": [1], "token": CANARY},
+        "work-bot": {"kind": "telegram", "deep": {"x": 1}, "token": "1:x"},
+        "discord": {"kind": "discord", "token": "2:y"},
+    }
+    assert CANARY not in repr(settings)
+    assert set(settings.secrets()) == {CANARY, "1:x", "2:y"}
+
+
+def test_a_channel_without_keys_is_there(tmp_path: Path) -> None:
+    written(tmp_path, "[channels.stdin]\n")
+    assert load(home=tmp_path).channels == {"stdin": {"kind": "stdin"}}
+
+
+def test_settings_do_not_change(tmp_path: Path) -> None:
+    settings = load(home=tmp_path)
+    with pytest.raises(ValidationError):
+        settings.model.name = "other"
+    with pytest.raises(ValidationError):
+        settings.log = settings.log  # noqa: PLW0127
+
+
+def test_settings_made_directly_read_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_BOT__NAME", "environment")
+    assert Settings().bot.name == "bubbot"
+
+
+class TestPaths:
+    def test_those_of_the_file_count_from_its_folder(self, tmp_path: Path) -> None:
+        written(tmp_path, '[bot]\npersona_file = "me/persona.md"\n[model]\nscript = "/abs/script"\n')
+        settings = load(home=tmp_path)
+        assert settings.bot.persona_file == tmp_path / "me" / "persona.md"
+        assert settings.model.script == Path("/abs/script")
+
+    def test_those_of_the_environment_from_here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        here = tmp_path / "here"
+        here.mkdir()
+        monkeypatch.chdir(here)
+        monkeypatch.setenv("BUBBOT_MODEL__SCRIPT", "script")
+        assert load(home=tmp_path).model.script == here / "script"
+
+    def test_empty_is_not_set(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(tmp_path, '[bot]\npersona_file = "x"\n[model]\napi_key_file = ""\napi_base = ""\napi_key = ""\n')
+        monkeypatch.setenv("BUBBOT_BOT__PERSONA_FILE", "")
+        settings = load(home=tmp_path)
+        assert (settings.bot.persona_file, settings.model.api_key, settings.model.api_base) == (None, None, None)
+
+    def test_of_nobody(self, tmp_path: Path) -> None:
+        assert "[bot] persona_file is '~no-such-user/x'" in refused(
+            tmp_path, '[bot]\npersona_file = "~no-such-user/x"\n'
+        )
+
+
+class TestPersona:
+    def test_text_or_file(self, tmp_path: Path) -> None:
+        (tmp_path / "persona.md").write_text("You are kind.\n")
+        written(tmp_path, '[bot]\npersona_file = "persona.md"\n')
+        assert load(home=tmp_path).bot.read_persona() == "You are kind."
+        written(tmp_path, '[bot]\npersona = "You are short."\n')
+        assert load(home=tmp_path).bot.read_persona() == "You are short."
+
+    def test_both_or_unreadable(self, tmp_path: Path) -> None:
+        written(tmp_path, '[bot]\npersona = "x"\npersona_file = "persona.md"\n')
+        with pytest.raises(ConfigError, match="both set"):
+            load(home=tmp_path).bot.read_persona()
+        written(tmp_path, '[bot]\npersona_file = "persona.md"\n')
+        with pytest.raises(ConfigError, match=r"\[bot\] persona_file: .*persona.md cannot be read \(No such file"):
+            load(home=tmp_path).bot.read_persona()
+        (tmp_path / "persona.md").write_bytes(b"x\n\xff")
+        with pytest.raises(ConfigError, match="line 2 is not UTF-8"):
+            load(home=tmp_path).bot.read_persona()
+
+
+class TestSecrets:
+    @pytest.fixture
+    def key(self, tmp_path: Path) -> Path:
+        path = tmp_path / "key"
+        path.write_text(f"  {CANARY}\n")
+        return path
+
+    @pytest.fixture
+    def credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "credentials"
+        folder.mkdir()
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+        return folder
+
+    def api_key(self, home: Path) -> str | None:
+        secret = load(home=home).model.api_key
+        return secret.get_secret_value() if secret else None
+
+    @pytest.mark.usefixtures("key")
+    def test_from_a_file(self, tmp_path: Path) -> None:
+        written(tmp_path, '[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
+        settings = load(home=tmp_path)
+        assert self.api_key(tmp_path) == CANARY
+        assert settings.channels["telegram"] == {"kind": "telegram", "token": CANARY}
+        assert CANARY not in repr(settings)
+        assert CANARY not in str(settings.model)
+
+    def test_from_a_file_named_in_the_environment(
+        self, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("BUBBOT_MODEL__API_KEY_FILE", str(key))
+        written(tmp_path, '[model]\napi_key = "weaker"\n')
+        assert self.api_key(tmp_path) == CANARY
+
+    def test_the_order(self, tmp_path: Path, credentials: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(tmp_path, '[model]\napi_key = "from the file"\n')
+        assert self.api_key(tmp_path) == "from the file"
+        (credentials / "model.api_key").write_text("from systemd\n")
+        assert self.api_key(tmp_path) == "from systemd"
+        monkeypatch.setenv("BUBBOT_MODEL__API_KEY", "from the environment")
+        assert self.api_key(tmp_path) == "from the environment"
+
+    def test_a_file_that_something_overrides_need_not_exist(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        written(tmp_path, '[model]\napi_key_file = "gone"\n')
+        monkeypatch.setenv("BUBBOT_MODEL__API_KEY", CANARY)
+        assert self.api_key(tmp_path) == CANARY
+
+    def test_credentials_of_channels_and_of_others(
+        self, tmp_path: Path, credentials: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (credentials / "channels.telegram.token").write_text(CANARY)
+        (credentials / "channels.telegram.owners").write_text("no secret")
+        (credentials / "somebody-elses").write_text("x")
+        monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__MODE", "polling")
+        assert load(home=tmp_path).channels == {"telegram": {"kind": "telegram", "token": CANARY, "mode": "polling"}}
+
+    def test_unusable_files(self, tmp_path: Path) -> None:
+        (tmp_path / "empty").write_text("\n")
+        (tmp_path / "binary").write_bytes(b"\xff\xfe")
+        (tmp_path / "huge").write_text("x" * 70_000)
+        for name, reason in {
+            "gone": "No such file",
+            "empty": "is empty",
+            "binary": "not UTF-8",
+            "huge": "larger than 64000 bytes",
+            "/dev/zero": "not an ordinary file",
+            ".": "not an ordinary file",
+        }.items():
+            told = refused(tmp_path, f'[model]\napi_key_file = "{name}"\n')
+            assert "config.toml: [model] api_key_file: " in told
+            assert reason in told
+        assert "embedded null" in refused(tmp_path, '[model]\napi_key_file = "a\\u0000b"\n')
+        assert "[model] api_key_file is 5, but must be a path." in refused(tmp_path, "[model]\napi_key_file = 5\n")
+
+    @pytest.mark.usefixtures("key")
+    def test_two_in_one_place(self, tmp_path: Path) -> None:
+        told = refused(tmp_path, f'[model]\napi_key = "{CANARY}"\napi_key_file = "key"\n')
+        assert "[model] api_key_file and api_key are both set" in told
+        assert CANARY not in told
+
+    def test_a_missing_folder_of_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "gone"))
+        assert "CREDENTIALS_DIRECTORY" in refused(tmp_path)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f'[model]\napi_kye = "{CANARY}"\n',
+            f'[modle]\napi_key = "{CANARY}"\n',
+            f'[model]\napi_key = ["{CANARY}"]\n',
+            f'model = "{CANARY}"\n',
+            f'channels = "{CANARY}"\n',
+            f'[channels]\ntoken = "{CANARY}"\n',
+            f'[model]\napi_base = "ftp://me:{CANARY}@host"\n',
+            f'[model]\napi_key = "{CANARY}\n',
+            f'[channels.telegram]\nkind = 5\ntoken = "{CANARY}"\n',
+        ],
+    )
+    def test_are_never_shown(self, tmp_path: Path, text: str) -> None:
+        assert CANARY not in refused(tmp_path, text)
+
+    def test_the_password_of_an_address_is_one(self, tmp_path: Path) -> None:
+        written(tmp_path, f'[model]\napi_base = "https://me:{CANARY}@host/v1"\n')
+        assert load(home=tmp_path).secrets() == (CANARY,)
+
+
+class TestWrongValues:
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("[model]\ntimeout = 0", "[model] timeout is 0, but must be a number above 0, at most 86400."),
+            ("[model]\ntimeout = inf", "[model] timeout is inf, but must be a number above 0, at most 86400."),
+            ("[model]\ntimeout = nan", "[model] timeout is nan, but must be a number above 0, at most 86400."),
+            ("[model]\ntimeout = true", "[model] timeout is true, but must be a number above 0, at most 86400."),
+            ("[model]\nmax_steps = 1.5", "[model] max_steps is 1.5, but must be a whole number from 1 to 1000."),
+            ("[model]\nmax_steps = [1]", "[model] max_steps is [1], but must be a whole number from 1 to 1000."),
+            ("[model]\nthreads = -1", "[model] threads is -1, but must be a whole number from 1 to 512."),
+            ("[model]\nscript = 5", "[model] script is 5, but must be a path."),
+            ("[model]\napi_key = 5", "[model] api_key is of the wrong type (the value is not shown), but must be a secret"),
+            ("[model]\napi_base = 'localhost'", "'localhost', but must be a web address that begins with http://"),
+            ("[bot]\nname = 5", "[bot] name is 5, but must be a text."),
+            ("[bot]\nname = ' '", "[bot] name is ' ', but must be a text of one line, 1 to 64 characters."),
+            ("[bot]\nname = {x = 1}", "[bot] name is {'x': 1}, but must be a text."),
+            ("[bot]\nlanguage = 'English!'", "but must be a language tag, such as 'en' or 'pt-BR'."),
+            ("[context]\nselector = ''", "[context] selector is '', but must be a text of one line"),
+            ("[memory]\nretention_days = 0", "but must be a whole number from 1 to 36500."),
+            ("[log]\nlevel = 'loud'", "[log] level is 'loud', but must be one of debug, info, warning, error."),
+            ("[log]\nlevel = 5", "[log] level is 5, but must be one of debug, info, warning, error."),
+            ("model = 5", "[model] must be a section with keys, not a single value."),
+            ("[[model]]\nname = 'x'", "[model] must be a section with keys, not a single value."),
+            ("[channels]\nstdin = true", "[channels.stdin] must be a section with keys"),
+            ("[channels.'a:b']", "[channels.a:b] needs another name"),
+            ("[channels.x]\nkind = ''", "[channels.x] kind must be the name of an adapter, in quotes."),
+        ],
+    )
+    def test_are_told_with_what_is_wanted(self, tmp_path: Path, text: str, told: str) -> None:
+        sentence = refused(tmp_path, text)
+        assert sentence.startswith(f"{tmp_path / 'config.toml'}: ")
+        assert told in sentence
+        assert "\n" not in sentence
+
+    @pytest.mark.parametrize(
+        ("zone", "nearest"),
+        [("Europe/Berln", "Europe/Berlin"), ("europe/berlin", "Europe/Berlin"), ("Berlin", "Europe/Berlin")],
+    )
+    def test_a_time_zone_has_a_nearest(self, tmp_path: Path, zone: str, nearest: str) -> None:
+        told = refused(tmp_path, f'[bot]\ntimezone = "{zone}"\n')
+        assert f"[bot] timezone is {zone!r}" in told
+        assert f"the nearest is {nearest!r}" in told
+
+    @pytest.mark.parametrize("zone", ["", "../../etc/passwd", "/etc/localtime", "Europe", "\\u0000", "x" * 300])
+    def test_hostile_time_zones(self, tmp_path: Path, zone: str) -> None:
+        assert "the IANA name of a time zone" in refused(tmp_path, f'[bot]\ntimezone = "{zone}"\n')
+
+    def test_in_the_environment_are_told_with_the_variable(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("BUBBOT_MODEL__TIMEOUT", "soon")
+        assert refused(tmp_path) == (
+            "environment variable BUBBOT_MODEL__TIMEOUT: "
+            "[model] timeout is 'soon', but must be a number above 0, at most 86400."
+        )
+
+    def test_each_has_its_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BUBBOT_TOOLS__TIMEOUT", "-1")
+        told = refused(tmp_path, '[model]\ntimeout = 0\nnmae = "x"\n[log]\nlevel = 1\n[bto]\n').splitlines()
+        assert len(told) == 5
+        assert sum("BUBBOT_TOOLS__TIMEOUT" in line for line in told) == 1
+
+    def test_a_long_value_is_cut(self, tmp_path: Path) -> None:
+        assert len(refused(tmp_path, f'[bot]\nname = "{"x" * 100_000}"\n')) < 500
+
+    def test_bytes_that_are_no_text_in_the_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BUBBOT_BOT__NAME", os.fsdecode(b"caf\xe9"))
+        assert refused(tmp_path) == "environment variable BUBBOT_BOT__NAME is not UTF-8 text."
+
+
+class TestUnknownNames:
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("[model]\nnmae = 'x'", "[model] nmae is no setting; did you mean 'name'."),
+            ("[model]\nTIMEOUT = 5", "[model] TIMEOUT is no setting; did you mean 'timeout'."),
+            ("[model]\nzzzz = 5", "[model] zzzz is no setting."),
+            ("[modle]\nname = 'x'", "[modle] is no section; did you mean 'model'."),
+            ("name = 'x'", "[name] is no section."),
+            ("[bot]\nlanguage_file = 'x'", "[bot] language_file is no setting; did you mean 'language'."),
+        ],
+    )
+    def test_in_the_file(self, tmp_path: Path, text: str, told: str) -> None:
+        assert refused(tmp_path, text) == f"{tmp_path / 'config.toml'}: {told}"
+
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("BUBBOT_MODEL__NMAE", "[model] nmae is no setting; did you mean 'name'"),
+            ("BUBBOT_MODLE__NAME", "[modle] is no section; did you mean 'model'"),
+            ("BUBBOT_MODEL__", "BUBBOT_MODEL__: [model]  is no setting"),
+            ("BUBBOT_MODEL__NAME__X", "names no setting: write BUBBOT_<SECTION>__<KEY>"),
+            ("BUBBOT_MODEL_NAME", "names no setting: write BUBBOT_MODEL__NAME"),
+            ("BUBBOT_MODEL_API_KEY", "names no setting: write BUBBOT_MODEL__API_KEY"),
+            ("BUBBOT_MODEL", "names no setting: write BUBBOT_MODEL__<KEY>"),
+            ("BUBBOT_CHANNELS__TELEGRAM", "[channels.telegram] must be a section with keys"),
+            ("BUBBOT_CHANNELS__TELEGRAM__", "names no setting"),
+            ("BUBBOT_CHANNELS____TOKEN", "names no setting"),
+        ],
+    )
+    def test_in_the_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str
+    ) -> None:
+        monkeypatch.setenv(name, CANARY)
+        sentences = refused(tmp_path)
+        assert f"environment variable {name}" in sentences
+        assert told in sentences
+        if "NAME__X" not in name:
+            assert CANARY not in sentences
+
+    def test_variables_of_others_are_left_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("BUBBOT_PORT", "BUBBOT_PORT_80_TCP_ADDR", "BUBBOT_SERVICE_HOST", "BUBBOT_", "BUBBOTTY__X__Y"):
+            monkeypatch.setenv(name, "x")
+        assert load(home=tmp_path) == Settings()
+
+
+class TestUnreadableFiles:
+    @pytest.mark.parametrize(
+        ("text", "place", "fix"),
+        [
+            ("[bot]\nname = bubbot\n", "line 2, column 8", "put a text in quotes"),
+            ("[bot]\nname bubbot\n", "line 2, column 6", "write a setting as key = value"),
+            ("[bot]\nname = 'a\n", "line 3, column end", "close the quotes"),
+            ("[bot]\nname = 'a'\nname = 'b'\n", "line 3, column 11", "keep one"),
+            ("[bot]\n[bot]\n", "line 2, column 5", "keep one"),
+            ("[bot\nname = 'a'\n", "line 1, column 5", "close the bracket"),
+            ("[bot]\nname = 'a' b\n", "line 2, column 12", "one setting a line"),
+            ('[model]\nscript = "C:\\quiet"\n', "line 2", "single quotes"),
+            ("[bot]\nname = [1,", "line 2, column end", "end a list with ]"),
+            ("[bot]\nname =", "line 2, column end", "in quotes"),
+            ('[bot]\nname = """x\n', "line 3, column end", "close the quotes"),
+        ],
+    )
+    def test_syntax_is_told_with_its_place_and_a_fix(self, tmp_path: Path, text: str, place: str, fix: str) -> None:
+        told = refused(tmp_path, text)
+        assert told.startswith(f"{tmp_path / 'config.toml'}, {place}")
+        assert re.search(r": this is not TOML \(.+\): ", told)
+        assert fix in told
+
+    def test_not_utf8(self, tmp_path: Path) -> None:
+        assert "config.toml, line 2 is not UTF-8 text" in refused(tmp_path, b'[bot]\nname = "caf\xe9"\n')
+        assert "line 1 is not UTF-8 text" in refused(tmp_path, '[bot]\nname = "x"\n'.encode("utf-16"))
+
+    def test_nul_bytes(self, tmp_path: Path) -> None:
+        assert "this is not TOML" in refused(tmp_path, b"\x00" * 1000)
+
+    def test_too_large(self, tmp_path: Path) -> None:
+        with (tmp_path / "config.toml").open("wb") as file:
+            file.truncate(10 * 2**30)  # sparse: ten gigabytes that take no room
+        assert "is larger than 1000000 bytes" in refused(tmp_path)
+
+    def test_bombs(self, tmp_path: Path) -> None:
+        assert "nested too deeply" in refused(tmp_path, "x = " + "[" * 200_000)
+        assert "cannot be read" in refused(tmp_path, "[model]\nmax_steps = " + "9" * 100_000)
+
+    def test_not_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "config.toml").mkdir()
+        assert "is not an ordinary file" in refused(tmp_path)
+
+    def test_a_broken_link(self, tmp_path: Path) -> None:
+        (tmp_path / "config.toml").symlink_to("gone")
+        assert "cannot be read (No such file or directory)" in refused(tmp_path)
+
+    def test_a_pipe_does_not_hang(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "config.toml")
+        assert "is not an ordinary file" in refused(tmp_path)
+
+    def test_a_named_file_must_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"gone.toml cannot be read \(No such file or directory\): check"):
+            load(home=tmp_path, config=tmp_path / "gone.toml")
+
+
+class TestDefaultHome:
+    def test_the_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", "/home/anna")
+        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+        assert default_home() == Path("/home/anna/.local/share/bubbot")
+        monkeypatch.setenv("XDG_DATA_HOME", "relative/is/ignored")
+        assert default_home() == Path("/home/anna/.local/share/bubbot")
+        monkeypatch.setenv("XDG_DATA_HOME", "/data")
+        assert default_home() == Path("/data/bubbot")
+        monkeypatch.setenv("BUBBOT_HOME", "")
+        assert default_home() == Path("/data/bubbot")
+        monkeypatch.setenv("BUBBOT_HOME", "~/bot")
+        assert default_home() == Path("/home/anna/bot")
+        monkeypatch.setenv("BUBBOT_HOME", "here")
+        assert default_home() == Path.cwd() / "here"
+
+    def test_of_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BUBBOT_HOME", "~no-such-user/bot")
+        with pytest.raises(ConfigError, match="--home or BUBBOT_HOME"):
+            default_home()
+
+
+def test_the_environment_of_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert logging_environment() == ("info", ())
+    monkeypatch.setenv("BUBBOT_LOG__LEVEL", "Debug")
+    monkeypatch.setenv("BUBBOT_MODEL__API_KEY", CANARY)
+    assert logging_environment() == ("debug", (CANARY,))
+    monkeypatch.setenv("BUBBOT_LOG__LEVEL", "loud")
+    assert logging_environment()[0] == "info"
