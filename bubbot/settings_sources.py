@@ -71,7 +71,7 @@ _FIXES = {
     'Expected "': "close the quotes",
     "Expected newline": 'write one setting a line, and a text in quotes, as in name = "bubbot"',
     "Unescaped": "write a path in single quotes, as in 'C:\\folder'",
-    "Expected ']'": "close the bracket of the section",
+    "Expected ']": "close the bracket of the section",
     "Unclosed array": "close the bracket of the list",
 }
 

@@ -46,6 +46,7 @@ _ERRORS: Mapping[str, type[ModelError]] = {
     "refused": ModelRefused,
     "unavailable": ModelUnavailable,
 }
+_STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")
 _DEFAULT = [{"text": "You said: {text}"}]
 
 
@@ -98,12 +99,12 @@ class ScriptedModel:
 
 
 def _asked(request: ModelRequest) -> tuple[str, int]:
-    """The last user message, and how many assistant messages came after it."""
+    """The last user message without its time, and how many assistant messages came after it."""
     said = 0
     for message in reversed(request.messages):
         if message["role"] == "user":
             content = message["content"]
-            return (content if isinstance(content, str) else json.dumps(content)), said
+            return _STAMP.sub("", content if isinstance(content, str) else json.dumps(content)), said
         said += message["role"] == "assistant"
     return "", said
 

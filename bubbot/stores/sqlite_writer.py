@@ -44,13 +44,22 @@ class ThreadedConnection(aiosqlite.Connection):
             raise StoreUnavailable("the store is closed")
         self._tx.put_nowait((None, lambda: job(connection)))
 
+    async def ended(self) -> None:
+        """Waits for the thread, which reports its end to the event loop: it must not find the loop closed."""
+        await asyncio.to_thread(self._thread.join)
+
 
 async def connect(connector: Callable[[], sqlite3.Connection]) -> ThreadedConnection:
     """A connection made by `connector` in its own thread."""
+    conn = ThreadedConnection(connector, iter_chunk_size=64)
     try:
-        return await ThreadedConnection(connector, iter_chunk_size=64)  # type: ignore[return-value]  # awaits to itself
-    except sqlite3.Error as error:
-        raise translated(error) from error
+        await conn
+    except BaseException as error:
+        await conn.ended()
+        if isinstance(error, sqlite3.Error):
+            raise translated(error) from error
+        raise
+    return conn
 
 
 def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:

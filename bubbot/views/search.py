@@ -47,6 +47,7 @@ _RUNS = (
 # Signs inside a word that Python's \w does not take for letters: Hebrew, Arabic, Indic, and combining ones.
 _SIGNS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 _TOKEN = re.compile(f"[{_RUNS}]+|(?:[^\\W_{_RUNS}]|[{_SIGNS}])+")
+_ASCII_TOKEN = re.compile(r"[a-z0-9]+")
 _IS_RUN = re.compile(f"[{_RUNS}]")
 _DIGIT = re.compile(r"\d")
 
@@ -344,8 +345,8 @@ def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, str]:
 
     Each comes with the piece of it that stands for the query's longest word.
     """
-    words = sorted(dict.fromkeys(_TOKEN.findall(query)), key=len, reverse=True)
-    tokens = {place: dict.fromkeys(_TOKEN.findall(text)) for place, text in texts.items()}
+    words = sorted(_tokens(query), key=len, reverse=True)
+    tokens = {place: _tokens(text) for place, text in texts.items()}
     vocabulary = dict.fromkeys(token for own in tokens.values() for token in own)
     found = dict.fromkeys(texts, "") if words else {}
     for word in words:
@@ -353,6 +354,11 @@ def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, str]:
         pieces = {place: next((near[token] for token in tokens[place] if token in near), "") for place in found}
         found = {place: first or pieces[place] for place, first in found.items() if pieces[place]}
     return found
+
+
+def _tokens(text: str) -> dict[str, None]:
+    """The different words and runs of a casefolded text, in order."""
+    return dict.fromkeys((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
 
 
 def _near(word: str, vocabulary: Iterable[str]) -> dict[str, str]:

@@ -67,13 +67,11 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
 
 @pytest.mark.law("T15")
 @pytest.mark.parametrize("how", ALTERED)
-@pytest.mark.parametrize("read", READS)
-async def test_reading_altered_content_raises_naming_tape_and_id(
-    filled: SqliteStore, path: Path, how: str, read: str
-) -> None:
+async def test_reading_altered_content_raises_naming_tape_and_id(filled: SqliteStore, path: Path, how: str) -> None:
     tamper(path, *ALTERED[how])
-    with pytest.raises(TapeCorrupt, match="entry 2 of the tape tape"):
-        await READS[read](filled)
+    for read in READS.values():
+        with pytest.raises(TapeCorrupt, match="entry 2 of the tape tape"):
+            await read(filled)
 
 
 @pytest.mark.law("T15")

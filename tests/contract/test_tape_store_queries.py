@@ -103,12 +103,11 @@ async def test_every_filter_over_every_part_equals_evaluate(filled: TapeStore, n
 
 
 @pytest.mark.law("T9")
-@pytest.mark.parametrize(
-    ("first", "second"), [(a, b) for a in FILTERS for b in FILTERS if a < b and "all" not in (a, b)]
-)
-async def test_two_filters_together_equal_evaluate(filled: TapeStore, first: str, second: str) -> None:
-    queries = [TapeQuery("tape", part, **{**FILTERS[first], **FILTERS[second]}) for part in PARTS]
-    assert [list(answer) for answer in await filled.fetch(queries)] == [found(query) for query in queries]
+@pytest.mark.parametrize("first", FILTERS)
+async def test_two_filters_together_equal_evaluate(filled: TapeStore, first: str) -> None:
+    for second in FILTERS.values():
+        queries = [TapeQuery("tape", part, **{**FILTERS[first], **second}) for part in PARTS]
+        assert [list(answer) for answer in await filled.fetch(queries)] == [found(query) for query in queries]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,235 @@
+"""The one writer: groups of appends share a commit, and each of them still fails or succeeds on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import StoreFull, StoreUnavailable, TapeConflict
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite_writer import GROUP, ThreadedConnection
+from bubbot.tape.store import ForkRecord
+from tests.doubles import CountingSalt, SteppingClock
+from tests.tapes import batch, note, notes, texts, whole
+
+LIMIT = 10.0
+BIG = "x" * 200_000
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=SteppingClock())
+    yield opened
+    await opened.aclose()
+
+
+def writer(store: SqliteStore) -> ThreadedConnection:
+    assert store._writing is not None
+    return store._writing
+
+
+@contextmanager
+def held(store: SqliteStore) -> Iterator[None]:
+    """Keeps the writer busy for the block, so that what is appended meanwhile becomes one group."""
+    go_on = threading.Event()
+
+    def wait(_: sqlite3.Connection) -> None:
+        go_on.wait(LIMIT)
+
+    writer(store).post(wait)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+async def limit_pages(store: SqliteStore, spare: int | None) -> None:
+    """Lets the database grow by so many pages only; None: by as many as it likes."""
+
+    def limit(conn: sqlite3.Connection) -> None:
+        used = conn.execute("PRAGMA page_count").fetchone()[0]
+        conn.execute(f"PRAGMA max_page_count = {2**30 if spare is None else used + spare}").fetchall()
+
+    await writer(store).run(limit)
+
+
+async def commits(store: SqliteStore, seen: list[str]) -> None:
+    await writer(store).run(lambda conn: conn.set_trace_callback(seen.append))
+
+
+@pytest.mark.law("T3")
+async def test_appends_that_wait_share_one_commit(store: SqliteStore) -> None:
+    seen: list[str] = []
+    await commits(store, seen)
+    with held(store):
+        jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(50)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*jobs)
+    assert seen.count("COMMIT") == 1
+    assert await texts(store) == [str(number) for number in range(50)]
+
+
+async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -> None:
+    seen: list[str] = []
+    await commits(store, seen)
+    with held(store):
+        jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(GROUP + 1)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*jobs)
+    assert seen.count("COMMIT") == 2
+    assert await store.head("tape") == GROUP + 1
+
+
+@pytest.mark.law("T3", "T4")
+async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore) -> None:
+    with held(store):
+        jobs = [
+            asyncio.create_task(store.append([notes("a")])),
+            asyncio.create_task(store.append([notes("lost", tape="new"), batch(note("lost"), expect_head=7)])),
+            asyncio.create_task(store.append([notes("b")])),
+        ]
+        await asyncio.sleep(0)
+    first, conflict, last = await asyncio.gather(*jobs, return_exceptions=True)
+    assert isinstance(conflict, TapeConflict)
+    assert [first, last] == [[(entry,)] for entry in await whole(store)]
+    assert [tape.name for tape in await store.tapes()] == ["tape"]
+
+
+@pytest.mark.law("T3")
+async def test_when_one_of_a_group_fills_the_disk_the_others_stand_or_fall_on_their_own(store: SqliteStore) -> None:
+    await store.append([batch(note("first", key="k"))])
+    await limit_pages(store, 12)
+    with held(store):
+        jobs = [
+            asyncio.create_task(store.append([notes("before")])),
+            asyncio.create_task(store.append([notes("small", tape="other"), notes(BIG)])),
+            asyncio.create_task(store.append([batch(note("conflict", key="k"))])),
+            asyncio.create_task(store.append([notes("after")])),
+        ]
+        await asyncio.sleep(0)
+    before, full, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
+    assert (type(full), type(conflict)) == (StoreFull, TapeConflict)
+    assert await texts(store) == ["first", "before", "after"]
+    assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
+    assert await whole(store, "other") == ()
+    assert (await store.audit()).findings == ()
+
+
+@pytest.mark.law("T3")
+async def test_a_full_disk_is_an_error_of_its_own_and_nothing_is_written(store: SqliteStore) -> None:
+    await store.append([notes("a")])
+    await limit_pages(store, 0)
+    with pytest.raises(StoreFull, match="no room"):
+        await store.append([notes("b", tape="other"), notes(BIG)])
+    assert (await texts(store), await whole(store, "other")) == (["a"], ())
+    assert [tape.name for tape in await store.tapes()] == ["tape"]
+
+
+async def test_appends_work_again_when_there_is_room_again(store: SqliteStore) -> None:
+    await limit_pages(store, 0)
+    with pytest.raises(StoreFull):
+        await store.append([notes(BIG)])
+    await limit_pages(store, None)
+    await store.append([notes("a", BIG)])
+    assert await texts(store) == ["a", BIG]
+
+
+async def test_a_merge_onto_a_full_disk_leaves_the_fork_open(store: SqliteStore) -> None:
+    await store.append([notes("a")])
+    await store.open_fork(ForkRecord("f", "tape", 1, (notes("b"),)))
+    await limit_pages(store, 0)
+    with pytest.raises(StoreFull):
+        await store.merge_fork("f", [notes("b", BIG)])
+    assert (await texts(store), len(await store.forks())) == (["a"], 1)
+
+
+@pytest.mark.law("T3")
+async def test_a_caller_cancelled_before_its_append_began_wrote_nothing(store: SqliteStore) -> None:
+    with held(store):
+        kept = asyncio.create_task(store.append([notes("kept")]))
+        gone = asyncio.create_task(store.append([notes("gone")]))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+    await kept
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    await store.append([notes("last")])
+    assert await texts(store) == ["kept", "last"]
+
+
+@pytest.mark.law("T3")
+async def test_a_caller_cancelled_in_mid_append_wrote_everything(tmp_path: Path) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow_salt(size: int) -> bytes:
+        began.set()
+        assert go_on.wait(LIMIT)
+        return bytes(size)
+
+    store = await open_store(tmp_path / "slow.db", salt=slow_salt, now=SteppingClock())
+    try:
+        job = asyncio.create_task(store.append([notes("a", "b"), notes("c", tape="other")]))
+        await asyncio.to_thread(began.wait, LIMIT)
+        job.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+        await store.append([notes("d")])
+        assert (await texts(store), await texts(store, "other")) == (["a", "b", "d"], ["c"])
+    finally:
+        go_on.set()
+        await store.aclose()
+
+
+async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "close.db", salt=CountingSalt(), now=SteppingClock())
+    jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(20)]
+    await asyncio.sleep(0)
+    await store.aclose()
+    assert [entries[0].id for (entries,) in await asyncio.gather(*jobs)] == list(range(1, 21))
+
+
+async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "cancel.db", salt=CountingSalt(), now=SteppingClock())
+    with held(store):
+        closing = asyncio.create_task(store.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    threads = [conn._thread for conn in (store._reader, store._scanner, writer(store))]
+    await asyncio.gather(*[asyncio.to_thread(thread.join, LIMIT) for thread in threads])
+    assert not any(thread.is_alive() for thread in threads)
+
+
+async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(store: SqliteStore) -> None:
+    with held(store):
+        writer(store).post(lambda conn: conn.close())
+        jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(3)]
+        await asyncio.sleep(0)
+    async with asyncio.timeout(LIMIT):
+        ends = await asyncio.gather(*jobs, return_exceptions=True)
+    assert [type(end) for end in ends] == [StoreUnavailable] * 3
+
+
+async def test_another_program_that_holds_the_database_is_an_error_that_says_so(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    await writer(store).run(lambda conn: conn.execute("PRAGMA busy_timeout = 1").fetchall())
+    other = sqlite3.connect(tmp_path / "bubbot.db", isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.append([notes("a")])
+    finally:
+        other.close()
+    await store.append([notes("b")])
+    assert await texts(store) == ["b"]

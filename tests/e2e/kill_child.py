@@ -1,0 +1,146 @@
+"""A real bot on standard input and output that ends itself with SIGKILL at one point of a turn.
+
+Usage: python kill_child.py HOME SCRIPT [POINT [BREAK]]. POINT is `operation:before` or `operation:after`, with
+`#N` for the Nth time. The ports are wrapped, as any deployment may wrap them; nothing in bubbot knows of it.
+BREAK=`split-done` removes one guard: the inbounds are marked done after the merge instead of with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bubbot.channel import Channel, Part, Receipt
+from bubbot.home import Home
+from bubbot.model import Model, ModelEvent, ModelRequest
+from bubbot.settings import load
+from bubbot.tape.store import Batch, Reset, TapeStore
+from bubbot.tool import NoArgs, tool
+from bubbot.turn import Turn
+from bubbot.wiring import Wrap, open_app
+
+
+class Killer:
+    """Counts operations and ends the process at the point it was given."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+        self._seen: Counter[str] = Counter()
+
+    def at(self, place: str) -> None:
+        self._seen[place] += 1
+        if self._point in (f"{place}#{self._seen[place]}", place):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillingStore:
+    """A store that may end the process before or after each of its writes."""
+
+    def __init__(self, store: TapeStore, killer: Killer, *, split_done: bool) -> None:
+        self._store = store
+        self._killer = killer
+        self._split_done = split_done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, batches: Sequence[Batch]) -> Any:
+        place = batches[0].tape.split("/")[1] if batches[0].tape.startswith("bubbot/") else "session"
+        return await self._around(f"append-{place}", self._store.append(batches))
+
+    async def open_fork(self, record: Any) -> Any:
+        return await self._around("open-fork", self._store.open_fork(record))
+
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> Any:
+        return await self._around("extend-fork", self._store.extend_fork(fork, staged, reset))
+
+    async def merge_fork(self, fork: str, batches: Sequence[Batch], reset: tuple[str, Reset] | None = None) -> Any:
+        if not self._split_done:
+            return await self._around("merge", self._store.merge_fork(fork, batches, reset))
+        done = [batch for batch in batches if batch.tape.startswith("bubbot/inbox/")]
+        emptied = [replace(batch, entries=()) if batch in done else batch for batch in batches]
+        merged = await self._around("merge", self._store.merge_fork(fork, emptied, reset))
+        await self._store.append(done)
+        return merged
+
+    async def _around(self, operation: str, work: Any) -> Any:
+        try:
+            self._killer.at(f"{operation}:before")
+        except BaseException:
+            work.close()
+            raise
+        result = await work
+        self._killer.at(f"{operation}:after")
+        return result
+
+
+class KillingChannel:
+    """A channel that may end the process around a send."""
+
+    def __init__(self, channel: Channel, killer: Killer) -> None:
+        self._channel = channel
+        self._killer = killer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    async def send(self, part: Part) -> Receipt:
+        self._killer.at("send:before")
+        receipt = await self._channel.send(part)
+        self._killer.at("send:after")
+        return receipt
+
+
+class KillingModel:
+    """A model that may end the process in mid-stream."""
+
+    def __init__(self, model: Model, killer: Killer) -> None:
+        self._model = model
+        self._killer = killer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        async for event in self._model.stream(request):
+            self._killer.at("model:before")
+            yield event
+
+
+async def main(home: Path, script: str, point: str, broken: str) -> None:
+    killer = Killer(point)
+
+    @tool("probe.touch")
+    async def touch(turn: Turn, args: NoArgs) -> str:
+        """Does something that can be seen from outside."""
+        killer.at("tool:before")
+        with (home / "touched").open("a") as file:  # noqa: ASYNC230 - one line, and the point is to be killed here
+            file.write("touched\n")
+        killer.at("tool:after")
+        return "touched"
+
+    wrap = Wrap(
+        store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),  # type: ignore[return-value, arg-type]
+        model=lambda model: KillingModel(model, killer),  # type: ignore[return-value, arg-type]
+        channel=lambda channel: KillingChannel(channel, killer),  # type: ignore[return-value, arg-type]
+        tools=[touch],
+    )
+    settings = load(home=home)
+    settings = settings.model_copy(
+        update={"model": settings.model.model_copy(update={"name": "scripted", "script": Path(script)})}
+    )
+    async with open_app(settings, Home(home), wrap=wrap) as app:
+        await app.recover("stdin:default")
+        await app.channel.run(app.gate.receive)
+        await app.runtime.idle()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], *[*sys.argv[3:], "", ""][:2]))

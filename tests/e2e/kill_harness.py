@@ -1,0 +1,129 @@
+"""Plays the platform for a bot that is killed: delivers again what was not accepted, and then counts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bubbot.home import Home
+from bubbot.inbox import inbox_tape
+from bubbot.outbox import outbox_tape
+from bubbot.stores.sqlite import open_readonly
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import session_tape
+from bubbot.wiring import open_tapes
+
+CHILD = Path(__file__).with_name("kill_child.py")
+SESSION = "stdin:default"
+KILLED = -9
+
+SCRIPT = {
+    "rules": [
+        {
+            "when": "tool",
+            "steps": [
+                {"calls": [{"name": "probe_touch"}, {"name": "memory_save", "arguments": {"content": "kept"}}]},
+                {"text": "answer to <{text}>"},
+            ],
+        }
+    ],
+    "default": [{"text": "answer to <{text}>"}],
+}
+
+
+@dataclass
+class Bench:
+    """A home, the messages people sent, and everything the processes printed."""
+
+    home: Path
+    printed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "script.json").write_text(json.dumps(SCRIPT))
+
+    def start(self, point: str = "", broken: str = "") -> subprocess.Popen[bytes]:
+        """A bot that ends itself at the point; what it prints goes to a file, so that a kill loses nothing of it."""
+        command = [sys.executable, str(CHILD), str(self.home), str(self.home / "script.json"), point, broken]
+        with (self.home / "printed").open("ab") as out, (self.home / "errors").open("ab") as errors:
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=errors, cwd=self.home)
+
+    def run(self, messages: Sequence[str], point: str = "", broken: str = "") -> int:
+        """Sends the messages and waits for the end; the exit code (-9: killed)."""
+        process = self.start(point, broken)
+        process.communicate("".join(f"{message}\n" for message in messages).encode(), timeout=60)
+        return process.returncode
+
+    def missing(self, messages: Sequence[str]) -> list[str]:
+        """The messages the bot has not accepted: what a platform delivers again."""
+        if not Home(self.home).database.exists():
+            return list(messages)
+        accepted = {entry.payload["data"]["text"] for entry in self.entries(inbox_tape("stdin"), "inbox/received")}
+        return [message for message in messages if message not in accepted]
+
+    def entries(self, tape: str, name: str = "") -> list[TapeEntry]:
+        """What a tape holds, read beside everybody else."""
+        return [entry for entry in asyncio.run(_entries(self.home, tape)) if not name or entry.name == name]
+
+    def faults(self, messages: Sequence[str]) -> list[str]:
+        """What is lost, doubled or damaged; empty where the promises were kept."""
+        return [*self._people(messages), *self._facts(messages), *asyncio.run(_damage(self.home))]
+
+    def _people(self, messages: Sequence[str]) -> list[str]:
+        """What people saw: each answer once, or more often where a receipt says that it may repeat."""
+        printed = Counter((self.home / "printed").read_text().splitlines())
+        resumed = sum("resumed" in entry.payload["data"] for entry in self.entries(outbox_tape("stdin"), "outbox/receipt"))
+        faults = [f"{message}: no answer was printed" for message in messages if not printed[f"answer to <{message}>"]]
+        doubled = sum(max(printed[f"answer to <{message}>"] - 1, 0) for message in messages)
+        if doubled > resumed:
+            faults.append(f"{doubled} answers were printed again, {resumed} receipts say so")
+        return faults
+
+    def _facts(self, messages: Sequence[str]) -> list[str]:
+        """What the tapes say: accepted once, done once, one message, one answer, one intent, one receipt."""
+        inbox, outbox = inbox_tape("stdin"), outbox_tape("stdin")
+        received = self.entries(inbox, "inbox/received")
+        ended = Counter(
+            inbound for entry in self.entries(inbox, "inbox/done") for inbound in entry.payload["data"]["inbounds"]
+        )
+        said = [entry for entry in self.entries(_session_tape(self.home)) if entry.kind == "message"]
+        spoken = Counter((entry.payload["role"], entry.payload["content"]) for entry in said)
+        faults = [f"inbound {entry.id} is done {ended[entry.id]} times" for entry in received if ended[entry.id] != 1]
+        for message in messages:
+            counts = {
+                "accepted": sum(entry.payload["data"]["text"] == message for entry in received),
+                "on the tape": spoken["user", message],
+                "answered": spoken["assistant", f"answer to <{message}>"],
+            }
+            faults += [f"{message}: {what} {count} times" for what, count in counts.items() if count != 1]
+        intents, receipts = self.entries(outbox, "outbox/intent"), self.entries(outbox, "outbox/receipt")
+        if not len(intents) == len(receipts) == len(messages):
+            faults.append(f"{len(messages)} messages, {len(intents)} intents, {len(receipts)} receipts")
+        return faults
+
+
+def _session_tape(home: Path) -> str:
+    return session_tape(str(home.resolve()), SESSION)
+
+
+async def _entries(home: Path, tape: str) -> list[TapeEntry]:
+    store = await open_readonly(Home(home).database)
+    try:
+        return list((await store.fetch([TapeQuery(tape)]))[0])
+    finally:
+        await store.aclose()
+
+
+async def _damage(home: Path) -> list[str]:
+    async with open_tapes(Home(home)) as (store, _):
+        audit = await store.audit()
+        forks = await store.forks()
+    faults = [f"{one.tape} #{one.id} {one.what}: {one.detail}" for one in audit.findings]
+    return faults + [f"fork {one.id} is open still" for one in forks]

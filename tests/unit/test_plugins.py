@@ -1,0 +1,99 @@
+"""Plugins: found by name in the entry points of real packages, and named where they fail."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bubbot import plugins
+from bubbot.errors import ConfigError
+
+GROUP = "bubbot.tests"
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a package on the path: `install("name", {"module": "source"}, plugin="module:object")`."""
+    before = set(sys.modules)
+
+    def put(package: str, modules: dict[str, str], **points: str) -> None:
+        folder = tmp_path / package
+        info = folder / f"{package}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        lines = [f"{name} = {value}" for name, value in points.items()]
+        (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]))
+        for module, source in modules.items():
+            (folder / f"{module}.py").write_text(source)
+        monkeypatch.syspath_prepend(folder)
+
+    yield put  # type: ignore[misc]  # a fixture that is a generator
+    for name in set(sys.modules) - before:
+        if name.startswith("plugin_"):
+            del sys.modules[name]
+
+
+def test_loads_the_object_of_a_name_and_no_other(install: Install) -> None:
+    modules = {"plugin_good": "def create(x): return x + 1\n", "plugin_bad": "raise RuntimeError\n"}
+    install("first", modules, good="plugin_good:create", bad="plugin_bad:create")
+    assert plugins.names(GROUP) == ["bad", "good"]
+    assert "plugin_good" not in sys.modules
+    assert plugins.load(GROUP, "good")(1) == 2
+
+
+def test_an_unknown_name_has_a_nearest(install: Install) -> None:
+    install("first", {}, telegram="plugin_x:create", discord="plugin_x:create")
+    with pytest.raises(ConfigError, match=f"^No plugin 'telegrm' in {GROUP}: did you mean 'telegram'"):
+        plugins.load(GROUP, "telegrm")
+    with pytest.raises(ConfigError, match=r"there are: discord, telegram\.$"):
+        plugins.load(GROUP, "zzz")
+
+
+def test_a_group_nobody_fills() -> None:
+    assert plugins.names("bubbot.nobody") == []
+    with pytest.raises(ConfigError, match=r"there are: none\.$"):
+        plugins.load("bubbot.nobody", "x")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("def broken(:\n", "SyntaxError"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("", "AttributeError: module 'plugin_bad' has no attribute 'create'"),
+        ("create = 5\n", "is int, which cannot be called"),
+    ],
+)
+def test_what_fails_is_named_with_its_package_and_reason(install: Install, source: str, reason: str) -> None:
+    install("first", {"plugin_bad": source}, bad="plugin_bad:create")
+    with pytest.raises(ConfigError) as raised:
+        plugins.load(GROUP, "bad")
+    told = str(raised.value)
+    assert told.startswith(f"The plugin 'bad' of {GROUP} (plugin_bad:create, from the package first)")
+    assert reason in told
+
+
+def test_a_missing_module_is_named(install: Install) -> None:
+    install("first", {}, gone="plugin_gone:create")
+    with pytest.raises(ConfigError, match="No module named 'plugin_gone'"):
+        plugins.load(GROUP, "gone")
+
+
+def test_interruption_is_not_swallowed(install: Install) -> None:
+    install("first", {"plugin_stop": "raise KeyboardInterrupt\n"}, stop="plugin_stop:create")
+    with pytest.raises(KeyboardInterrupt):
+        plugins.load(GROUP, "stop")
+
+
+def test_two_packages_with_one_name(install: Install) -> None:
+    install("first", {"plugin_one": "create = dict\n"}, same="plugin_one:create")
+    install("second", {"plugin_two": "create = list\n"}, same="plugin_two:create")
+    assert plugins.names(GROUP) == ["same"]
+    with pytest.raises(ConfigError, match="is offered by first and second: uninstall all but one"):
+        plugins.load(GROUP, "same")
