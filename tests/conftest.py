@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -64,22 +66,32 @@ def memory_store() -> InMemoryStore:
     return InMemoryStore()
 
 
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that holds nothing yet; a copy of it is open sooner than one that has to be made."""
+    path = tmp_path_factory.mktemp("new") / "bubbot.db"
+
+    async def make() -> None:
+        await (await open_store(path, salt=CountingSalt(), now=SteppingClock())).aclose()
+
+    asyncio.run(make())
+    return path
+
+
 @pytest.fixture
-async def sqlite_store(tmp_path: Path, clock: SteppingClock) -> AsyncIterator[SqliteStore]:
+async def sqlite_store(new_database: Path, tmp_path: Path, clock: SteppingClock) -> AsyncIterator[SqliteStore]:
     """A new database at `tmp_path / "bubbot.db"`, open for writing."""
-    store = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=clock)
+    path = Path(shutil.copy(new_database, tmp_path))
+    store = await open_store(path, salt=CountingSalt(), now=clock)
     yield store
     await store.aclose()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: SteppingClock) -> AsyncIterator[TapeStore]:
+def store(request: pytest.FixtureRequest) -> TapeStore:
     """Each store in turn: what the port promises, all of them keep."""
-    opened: TapeStore = InMemoryStore()
-    if request.param == "sqlite":
-        opened = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=clock)
-    yield opened
-    await opened.aclose()
+    found: TapeStore = request.getfixturevalue(f"{request.param}_store")
+    return found
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, tzinfo
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -59,6 +59,7 @@ class HandoffArgs(ToolArgs):
     next_steps: tuple[str, ...] = ()
     phase: str = ""
     source_ids: tuple[int, ...] = Field(default=(), description="ids of the entries the summary rests on")
+    positional: ClassVar[tuple[str, ...]] = ("name", "summary")
 
     _source_ids = field_validator("source_ids", mode="before")(split_text)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import Reset
+from tests.doubles import CountingSalt, SteppingClock
 from tests.raw import raw, rows
 from tests.tapes import batch, note
 
@@ -23,15 +26,26 @@ NULLED = "payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL"
 FACT = 6
 
 
+@pytest.fixture(scope="module")
+def database(new_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with a live tape, an erased archive and the fact of the erasure."""
+    path = Path(shutil.copy(new_database, tmp_path_factory.mktemp("filled")))
+
+    async def fill() -> None:
+        store = await open_store(path, salt=CountingSalt(), now=SteppingClock())
+        await store.append([batch(*[note(text, key=f"k{text}") for text in "123"])])
+        await store.append([batch(note("a", key="x"), note("b"), tape="doomed")])
+        await store.reset("doomed", Reset("doomed@old", erase=True), [event("tape/erased")])
+        await store.aclose()
+
+    asyncio.run(fill())
+    return path
+
+
 @pytest.fixture(params=[False, True], ids=["plain", "recursive_triggers"])
-async def conn(
-    request: pytest.FixtureRequest, sqlite_store: SqliteStore, tmp_path: Path
-) -> AsyncIterator[sqlite3.Connection]:
-    """A second connection to a database with a live tape, an erased archive and the fact of the erasure."""
-    await sqlite_store.append([batch(*[note(text, key=f"k{text}") for text in "123"])])
-    await sqlite_store.append([batch(note("a", key="x"), note("b"), tape="doomed")])
-    await sqlite_store.reset("doomed", Reset("doomed@old", erase=True), [event("tape/erased")])
-    with raw(tmp_path / "bubbot.db", recursive_triggers=request.param) as opened:
+def conn(request: pytest.FixtureRequest, database: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection of another program to a copy of it."""
+    with raw(Path(shutil.copy(database, tmp_path)), recursive_triggers=request.param) as opened:
         yield opened
 
 

@@ -121,7 +121,7 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
     async def touch(turn: Turn, args: NoArgs) -> str:
         """Does something that can be seen from outside."""
         killer.at("tool:before")
-        with (home / "touched").open("a") as file:  # noqa: ASYNC230 - one line, and the point is to be killed here
+        with (home / "touched").open("a") as file:
             file.write("touched\n")
         killer.at("tool:after")
         return "touched"

@@ -79,7 +79,9 @@ class Bench:
     def _people(self, messages: Sequence[str]) -> list[str]:
         """What people saw: each answer once, or more often where a receipt says that it may repeat."""
         printed = Counter((self.home / "printed").read_text().splitlines())
-        resumed = sum("resumed" in entry.payload["data"] for entry in self.entries(outbox_tape("stdin"), "outbox/receipt"))
+        resumed = sum(
+            "resumed" in entry.payload["data"] for entry in self.entries(outbox_tape("stdin"), "outbox/receipt")
+        )
         faults = [f"{message}: no answer was printed" for message in messages if not printed[f"answer to <{message}>"]]
         doubled = sum(max(printed[f"answer to <{message}>"] - 1, 0) for message in messages)
         if doubled > resumed:

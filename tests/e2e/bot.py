@@ -1,0 +1,61 @@
+"""Runs the real `bubbot` command in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+BUBBOT = (sys.executable, "-m", "bubbot")
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """A bot with the scripted model and nothing of the environment the tests run in."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return {**kept, "BUBBOT_HOME": str(home), "BUBBOT_MODEL__NAME": "scripted", **more}
+
+
+def run(
+    home: Path,
+    *arguments: str | bytes,
+    lines: bytes | str | Sequence[str] = b"",
+    env: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+) -> subprocess.CompletedProcess[bytes]:
+    """`bubbot ARGUMENTS` with these lines on standard input; `before` is a command put in front."""
+    if not isinstance(lines, (bytes, str)):
+        lines = "".join(f"{line}\n" for line in lines)
+    return subprocess.run(
+        [*before, *BUBBOT, *arguments],
+        input=lines.encode() if isinstance(lines, str) else lines,
+        capture_output=True,
+        timeout=60,
+        env=environment(home, **(env or {})),
+        check=False,
+        cwd=home.parent,
+    )
+
+
+def said(home: Path, *lines: str, env: Mapping[str, str] | None = None) -> list[str]:
+    """What `bubbot chat` prints for these lines; fails where it does not end well."""
+    done = run(home, "chat", lines=lines, env=env)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().splitlines()
+
+
+def entries(home: Path, tape: str = "stdin:default", *options: str) -> list[dict[str, object]]:
+    """The entries of a tape, as `bubbot tape show --json` prints them."""
+    done = run(home, "tape", "show", tape, "--json", *options)
+    assert done.returncode == 0, done.stderr.decode()
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def sentence(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The one sentence an error is; fails on a traceback."""
+    text = done.stderr.decode().strip()
+    assert "Traceback" not in text, text
+    assert text.startswith("bubbot: "), text
+    return text

@@ -1,0 +1,175 @@
+"""The main job: people type, the bot answers, every word is a fact."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.e2e.bot import BUBBOT, entries, environment, run, said, sentence
+
+SLOW = {"rules": [{"when": "slow", "steps": [{"delay": 30, "text": "late"}]}]}
+
+
+def test_lines_of_a_pipe_are_answered_in_order_and_nothing_else_is_printed(tmp_path: Path) -> None:
+    assert said(tmp_path / "home", "one", "two", "", "three") == ["You said: one", "You said: two", "You said: three"]
+
+
+def test_a_last_line_without_a_line_feed_is_answered(tmp_path: Path) -> None:
+    assert run(tmp_path / "home", "chat", lines=b"hi").stdout == b"You said: hi\n"
+
+
+def test_commands_run_without_a_model_and_are_facts(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    printed = said(home, "hi", ",tape.info", ",nothing", "it's ,fine", env={"BUBBOT_MODEL__NAME": "scripted"})
+    assert printed[1].startswith("entries: ")
+    assert any(line.startswith("there is no command ,nothing") for line in printed)
+    assert printed[-1] == "You said: it's ,fine"
+    commands = [entry["payload"]["data"] for entry in entries(home) if _name(entry) == "command"]  # type: ignore[index]
+    assert [(one["name"], one["status"]) for one in commands] == [("tape.info", "ok"), ("nothing", "refused")]
+
+
+def _name(entry: dict[str, object]) -> object:
+    payload = entry["payload"]
+    return payload.get("name") if isinstance(payload, dict) else None
+
+
+def test_quit_ends_the_chat_and_later_lines_are_not_read(tmp_path: Path) -> None:
+    assert said(tmp_path / "home", "hi", ",quit", "more")[-1].startswith("Bye")
+
+
+def test_what_was_said_is_there_in_the_next_process(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said(home, "my name is Ada", ",memory.save Likes tea.")
+    context = "\n".join(said(home, ",context"))
+    assert "my name is Ada" in context
+    assert "Likes tea." in context
+
+
+def test_two_lifetimes_with_a_kill_in_mid_turn(tmp_path: Path) -> None:
+    """Chat, memory, a handoff with a summary, kill -9 in mid-turn, restart: answered, remembered, intact."""
+    home, script = tmp_path / "home", tmp_path / "slow.json"
+    script.write_text(json.dumps(SLOW))
+    said(home, "hello", ",memory.save The user is called Ada.", ',handoff phase/plan summary="We plan a trip."')
+    process = subprocess.Popen(
+        [*BUBBOT, "chat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=environment(home, BUBBOT_MODEL__SCRIPT=str(script)),
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"a slow question\n")
+    process.stdin.flush()
+    _wait_for_open_fork(home)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=10)
+    process.stdin.close()
+
+    printed = said(home, ",context")
+    assert printed[0] == "You said: a slow question"
+    context = "\n".join(printed)
+    assert "The user is called Ada." in context
+    assert '[Anchor created: phase/plan]: {"summary":"We plan a trip.","owner":"human"}' in context
+    assert run(home, "tape", "verify").returncode == 0
+
+
+def _wait_for_open_fork(home: Path) -> None:
+    """Until the message of the turn that is under way has been accepted and its fork is open."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        shown = run(home, "tape", "show", "bubbot/inbox/stdin", "--json").stdout
+        if b"a slow question" in shown:
+            time.sleep(0.3)  # the fork is opened right after the acceptance
+            return
+    raise AssertionError("the message was not accepted")
+
+
+def test_ask_prints_one_answer(tmp_path: Path) -> None:
+    done = run(tmp_path / "home", "ask", "hello there")
+    assert (done.returncode, done.stdout) == (0, b"You said: hello there\n")
+
+
+def test_ask_reads_standard_input_and_prints_json(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = run(home, "ask", "-", "--json", "--session", "work", lines="what now\n")
+    answer = json.loads(done.stdout)
+    assert (answer["session"], answer["status"], answer["text"]) == ("stdin:work", "answered", "You said: what now")
+    ids = [entry["id"] for entry in entries(home, "stdin:work")]
+    assert answer["entries"] == [ids[0], ids[-1]]
+
+
+def test_ask_exits_with_1_where_the_turn_failed(tmp_path: Path) -> None:
+    script = tmp_path / "broken.json"
+    script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
+    done = run(tmp_path / "home", "ask", "hello", env={"BUBBOT_MODEL__SCRIPT": str(script)})
+    assert done.returncode == 1
+    assert done.stdout == b"I could not answer this: the provider is down.\n"
+
+
+def test_sessions_do_not_see_each_other(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    run(home, "chat", "--session", "a", lines=["the secret is 42"])
+    done = run(home, "chat", "--session", "b", lines=[",tape.search secret", ",context"])
+    assert b"42" not in done.stdout
+
+
+def test_an_answer_that_could_not_be_printed_waits_for_the_next_chat(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as gone:
+        subprocess.run(
+            [*BUBBOT, "chat"],
+            input=b"are you there\n",
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            env=environment(home),
+            timeout=60,
+            check=False,
+        )
+    assert said(home, ",memory.show")[0] == "You said: are you there"
+    receipts = [entry for entry in entries(home, "bubbot/outbox/stdin") if _name(entry) == "outbox/receipt"]
+    assert receipts[0]["payload"]["data"]["resumed"] is True  # type: ignore[index]
+
+
+def test_commands_that_only_read_work_beside_a_running_bot_and_a_second_writer_is_told(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = subprocess.Popen([*BUBBOT, "chat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(home))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(b"hello\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"You said: hello\n"
+        assert b"stdin:default" in run(home, "tape", "list").stdout
+        assert run(home, "tape", "verify").returncode == 0
+        second = run(home, "chat", lines=["hi"])
+        assert second.returncode == 3
+        assert f"{process.pid}" in sentence(second)
+    finally:
+        process.stdin.close()
+        process.wait(timeout=10)
+        process.stdout.close()
+
+
+def test_archive_puts_a_tape_aside_and_it_can_be_read_and_verified(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said(home, "remember the milk")
+    name = run(home, "tape", "archive", "stdin:default").stdout.decode().strip()
+    assert any("remember the milk" in str(entry) for entry in entries(home, name))
+    assert not any("remember the milk" in str(entry) for entry in entries(home))
+    assert run(home, "tape", "verify").returncode == 0
+
+
+def test_verify_compares_with_a_kept_head_and_finds_an_altered_entry(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said(home, "one")
+    head = run(home, "tape", "verify").stdout.decode().split("head ")[1].strip()
+    said(home, "two")
+    assert run(home, "tape", "verify", "--head", head).returncode == 0
+    wrong = head[:-1] + ("0" if head[-1] != "0" else "1")
+    assert run(home, "tape", "verify", "--head", wrong).returncode == 5
+    assert run(home, "tape", "verify", "--head", "nonsense").returncode != 0

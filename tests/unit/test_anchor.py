@@ -1,0 +1,86 @@
+"""Anchors and the contract of their state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bubbot.errors import EntryInvalid
+from bubbot.tape.anchor import anchor, check_state, recalled
+from bubbot.tape.entry import TapeEntry, thaw
+
+
+def test_an_anchor_carries_its_name_and_state() -> None:
+    built = anchor("phase/design", {"phase": "design"}, meta={"turn": 1})
+    assert (built.kind, thaw(built.payload)) == ("anchor", {"name": "phase/design", "state": {"phase": "design"}})
+    assert thaw(built.meta) == {"turn": 1}
+
+
+@pytest.mark.law("T11")
+def test_an_anchor_says_window_only_where_it_does_not_open_one() -> None:
+    assert "window" not in anchor("a").payload
+    assert anchor("a", window=False).payload["window"] is False
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n"])
+def test_an_anchor_without_a_name_is_refused(name: str) -> None:
+    with pytest.raises(EntryInvalid, match="needs a name"):
+        anchor(name)
+
+
+def test_what_an_anchor_recalls_comes_back() -> None:
+    assert recalled(anchor("a", recalls=[(1, 2), (4, 4)]).stored(5)) == ((1, 2), (4, 4))
+
+
+def test_an_anchor_that_recalls_nothing_says_nothing() -> None:
+    assert "recalls" not in anchor("a").payload
+    assert recalled(anchor("a").stored(5)) == ()
+
+
+@pytest.mark.parametrize(
+    "recalls",
+    ["1-2", 7, None, {"from": 1}, [[1]], [[1, 2, 3]], [["1", "2"]], [[1, 2.0]], [[True, True]], [[1, 5]], [[6, 9]]],
+)
+def test_recalls_that_are_no_ranges_before_the_anchor_are_left_out(recalls: object) -> None:
+    assert recalled(TapeEntry("anchor", {"name": "a", "recalls": recalls}, id=5)) == ()
+
+
+def test_a_malformed_recall_does_not_take_the_others_with_it() -> None:
+    assert recalled(TapeEntry("anchor", {"name": "a", "recalls": [[1, 2], "x", [3, 4]]}, id=5)) == ((1, 2), (3, 4))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"phase": "a", "summary": "b", "owner": "human"},
+        {"next_steps": [], "source_ids": [1, 9], "parents": [3]},
+        {"next_steps": ("one", "two")},
+        {"something": object(), "else": 7},
+    ],
+)
+@pytest.mark.law("T7")
+def test_a_state_that_keeps_its_contract_passes(state: dict[str, Any]) -> None:
+    check_state(state, 9)
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"phase": 7}, "phase is 7"),
+        ({"summary": None}, "summary is None"),
+        ({"owner": ["human"]}, "owner is"),
+        ({"next_steps": "do it"}, "next_steps is 'do it'; it has to be a list of texts"),
+        ({"next_steps": ["a", 1]}, "next_steps"),
+        ({"source_ids": ["1"]}, "list of entry ids"),
+        ({"source_ids": [True]}, "source_ids"),
+        ({"source_ids": [0]}, "names entry 0; this tape has entries 1 to 9"),
+        ({"source_ids": [1, 10]}, "names entry 10"),
+        ({"parents": [-1]}, "names entry -1"),
+    ],
+)
+@pytest.mark.law("T7")
+def test_a_state_that_breaks_its_contract_is_refused_naming_key_and_value(state: dict[str, Any], told: str) -> None:
+    with pytest.raises(EntryInvalid, match=told):
+        check_state(state, 9)

@@ -1,0 +1,142 @@
+"""The hash chain: what an audit makes of entries as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bubbot.tape.chain import GENESIS, StoredLink, audit, content_digest, deployment_head, link
+
+
+def chained(*payloads: str) -> list[StoredLink]:
+    """Stored entries with these payloads, as an honest store writes them."""
+    links: list[StoredLink] = []
+    previous = GENESIS
+    for place, payload in enumerate(payloads, 1):
+        salt = bytes([place]) * 16
+        digest = content_digest(salt, payload, "{}")
+        previous = link(previous, entry_id=place, kind="message", date="", key=None, digest=digest)
+        links.append(StoredLink(place, "message", "", None, payload, "{}", salt, digest, previous))
+    return links
+
+
+def found(links: Sequence[StoredLink]) -> list[tuple[int, str]]:
+    return [(finding.id, finding.what) for finding in audit("tape", links)]
+
+
+def erased(stored: StoredLink, fact: int | None = 9) -> StoredLink:
+    return replace(stored, payload=None, meta=None, salt=None, fact=fact)
+
+
+HONEST = chained("a", "b", "c", "d")
+
+
+@pytest.mark.law("T16")
+def test_an_honest_tape_has_no_findings() -> None:
+    assert found(HONEST) == []
+    assert found([]) == []
+
+
+@pytest.mark.law("T16")
+def test_every_field_of_an_entry_is_covered() -> None:
+    second = HONEST[1]
+    altered = [
+        replace(second, kind="system"),
+        replace(second, date="2026"),
+        replace(second, key="k"),
+        replace(second, payload="B"),
+        replace(second, meta="[]"),
+        replace(second, salt=bytes(16)),
+        replace(second, digest=bytes(32)),
+        replace(second, chain=bytes(32)),
+    ]
+    assert [(2, "altered") in found([HONEST[0], entry, *HONEST[2:]]) for entry in altered] == [True] * len(altered)
+
+
+@pytest.mark.law("T16")
+def test_altered_content_is_one_finding_and_does_not_taint_what_follows() -> None:
+    assert found([HONEST[0], replace(HONEST[1], payload="B"), *HONEST[2:]]) == [(2, "altered")]
+
+
+@pytest.mark.law("T16")
+@pytest.mark.parametrize(
+    ("kept", "findings"),
+    [
+        ([1, 2, 3], [(1, "missing")]),
+        ([0, 2, 3], [(2, "missing")]),
+        ([0, 3], [(2, "missing")]),
+        ([1, 3], [(1, "missing"), (3, "missing")]),
+        ([0, 1, 2], []),
+    ],
+)
+def test_removed_entries_are_missing_but_for_the_last(kept: list[int], findings: list[tuple[int, str]]) -> None:
+    assert found([HONEST[place] for place in kept]) == findings
+
+
+@pytest.mark.law("T16")
+def test_a_gap_says_which_entries_are_missing() -> None:
+    assert [finding.detail for finding in audit("tape", [HONEST[1], HONEST[3]])] == [
+        "entries 1 are missing",
+        "entries 3 are missing",
+    ]
+    assert [finding.detail for finding in audit("tape", [HONEST[0], HONEST[3]])] == ["entries 2 to 3 are missing"]
+
+
+@pytest.mark.law("T16", "T17")
+def test_an_erased_entry_is_erased_and_leaves_the_chain_whole() -> None:
+    assert found([HONEST[0], erased(HONEST[1]), *HONEST[2:]]) == [(2, "erased")]
+
+
+@pytest.mark.law("T16", "T17")
+def test_content_that_is_gone_without_a_fact_is_altered() -> None:
+    assert found([erased(HONEST[0], fact=None), *HONEST[1:]]) == [(1, "altered")]
+
+
+@pytest.mark.law("T16")
+def test_an_exchange_of_two_contents_is_altered_twice() -> None:
+    first, second = HONEST[0], HONEST[1]
+    exchanged = [replace(first, payload=second.payload), replace(second, payload=first.payload), *HONEST[2:]]
+    assert found(exchanged) == [(1, "altered"), (2, "altered")]
+
+
+@pytest.mark.law("T16")
+def test_salted_digests_of_equal_texts_differ() -> None:
+    assert content_digest(bytes(16), "yes", "{}") != content_digest(b"1" * 16, "yes", "{}")
+
+
+@pytest.mark.law("T16")
+def test_what_belongs_to_the_payload_cannot_be_moved_to_meta() -> None:
+    assert content_digest(b"", '{"a":1}', "{}") != content_digest(b"", "{}", '{"a":1}')
+    assert content_digest(b"", "ab", "c") != content_digest(b"", "a", "bc")
+
+
+@pytest.mark.law("T15")
+def test_bytes_that_are_no_text_have_a_digest_too() -> None:
+    assert content_digest(b"", "\udcff", "") != content_digest(b"", "\udcfe", "")
+
+
+@pytest.mark.law("T16")
+def test_the_link_tells_its_fields_apart() -> None:
+    links = {
+        link(GENESIS, entry_id=entry_id, kind=kind, date=date, key=key, digest=bytes(32))
+        for entry_id, kind, date, key in [(1, "a", "", None), (1, "", "a", None), (1, "", "", "a"), (11, "", "", None)]
+    }
+    links.add(link(bytes([1]) * 32, entry_id=1, kind="a", date="", key=None, digest=bytes(32)))
+    assert len(links) == 5
+
+
+@pytest.mark.law("T16")
+def test_a_key_of_no_text_is_not_no_key() -> None:
+    kept = {"entry_id": 1, "kind": "a", "date": "", "digest": bytes(32)}
+    assert link(GENESIS, key="", **kept) != link(GENESIS, key=None, **kept)  # type: ignore[arg-type]  # one dict of all
+
+
+@pytest.mark.law("T16")
+def test_the_deployment_head_starts_with_its_position_and_covers_every_tape() -> None:
+    heads = [(1, 4, HONEST[3].chain), (2, 1, HONEST[0].chain)]
+    told = deployment_head(5, heads)
+    assert told.startswith("5:")
+    others = [heads[:1], [(1, 4, HONEST[3].chain), (3, 1, HONEST[0].chain)], [(1, 3, HONEST[3].chain), heads[1]]]
+    assert told not in [deployment_head(5, other) for other in others]
