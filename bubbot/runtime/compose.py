@@ -14,12 +14,15 @@ from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
 from bubbot.texts import SILENT_MARK
 from bubbot.turn import Turn
-from bubbot.views.compact import estimate_tokens
+from bubbot.views.compact import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.views.context import Context, ContextView
+from bubbot.views.memory import SECTION_LIMIT, memory_block
 from bubbot.views.selectors import Style
 
 ANSWER_SHARE = 4
 """A quarter of a model's context is left for its answer."""
+MEMORY_SHARE = 8
+"""One eighth of a model's context at most for each section of the memory block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,11 @@ class Composer:
     async def _system(self, turn: Turn) -> str:
         settings, short = self._settings, self.model.traits.short_prompt
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=settings.retention_days)
-        snapshot = await zone.read()
+        snapshot, today = await zone.read(), zone.today()
         worth = snapshot.long_term or snapshot.dailies or not short
-        memory = await zone.get_context(settings.recent_days) if worth else ""
-        today = turn.now().astimezone(turn.zone).date()
+        size = self.model.traits.context_tokens
+        limit = SECTION_LIMIT if size is None else min(SECTION_LIMIT, size * BYTES_PER_TOKEN // MEMORY_SHARE)
+        memory = memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit) if worth else ""
         return render(settings.prompt, today=today, memory=memory, silent=SILENT_MARK, short=short)
 
     def _budget(self, system: str, tools: tuple[ToolSpec, ...]) -> int | None:

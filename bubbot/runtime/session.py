@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
 from bubbot.channel import Outbound, Part, Role, Sender
-from bubbot.errors import BubbotError, StoreError
+from bubbot.errors import BubbotError, StoreError, TapeCorrupt
 from bubbot.inbox import done
+from bubbot.log import bind
 from bubbot.memory import MemoryZone
 from bubbot.outbox import intent
 from bubbot.runtime.calls import clean
@@ -97,19 +99,20 @@ class SessionRuntime:
 
     async def _turn(self, batch: Sequence[Accepted]) -> TurnResult:
         turn = await self._begin(batch)
-        if max(one.attempts for one in batch) >= ATTEMPTS:
-            await turn.tape.append([make.error("interrupted", GAVE_UP)])
-            result = LoopResult("failed", GAVE_UP)
-        else:
-            result = await self._bounded(turn)
-        return await self._merge(turn, result)
+        with bind(session=turn.session, turn=turn.id):
+            if max(one.attempts for one in batch) >= ATTEMPTS:
+                await turn.tape.append([make.error("interrupted", GAVE_UP)])
+                result = LoopResult("failed", GAVE_UP)
+            else:
+                result = await self._bounded(turn)
+            return await self._merge(turn, result)
 
     async def _begin(self, batch: Sequence[Accepted]) -> Turn:
         """Opens the fork; when this returns, the turn and its messages are durable."""
         turn_id = self._deps.new_id()
         first = batch[0].inbound
         opening: list[TapeEntry] = []
-        if not (await self._tape.fetch([TapeQuery(self._tape.name, Opening(), missing="empty")]))[0]:
+        if await self._readable(TapeQuery(self._tape.name, Opening(), missing="empty")) == ():
             opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
         start = {
             "attempt": max(one.attempts for one in batch) + 1,
@@ -154,7 +157,15 @@ class SessionRuntime:
             return []
         query = TapeQuery(self._tape.name, Window(), kinds=(Kind.MESSAGE,), missing="empty")
         wanted = (self._link.inbox, accepted.id)
-        return [entry.id for entry in (await self._tape.fetch([query]))[0] if entry.meta.get("inbound") == wanted]
+        return [entry.id for entry in await self._readable(query) or () if entry.meta.get("inbound") == wanted]
+
+    async def _readable(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
+        """What a query finds; None where the tape cannot be read there. The turn itself will say so: a damaged
+        entry must not end the session."""
+        try:
+            return (await self._tape.fetch([query]))[0]
+        except TapeCorrupt:
+            return None
 
     async def _start_memory(self, fork: ForkedTape) -> None:
         """Once for each start of a session: the zone exists and holds nothing past retention."""
@@ -162,8 +173,9 @@ class SessionRuntime:
             return
         self._started = True
         memory = MemoryZone(fork, now=self._deps.now, zone=self._deps.zone, retention_days=self._deps.retention_days)
-        await memory.ensure()
-        await memory.prune()
+        with suppress(TapeCorrupt):
+            await memory.ensure()
+            await memory.prune()
 
     async def _bounded(self, turn: Turn) -> LoopResult:
         """The turn boundary: whatever happens in a turn ends in a result.

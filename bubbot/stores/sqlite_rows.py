@@ -21,6 +21,7 @@ READ = (
     "SELECT id, kind, key, date, payload, meta, salt, digest, CASE WHEN payload IS NULL THEN "
     "(SELECT fact FROM erased WHERE erased.tape = entries.tape AND erased.id = entries.id) END FROM entries"
 )
+_WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPANS = 100  # id ranges in one statement; SQLite refuses an expression of a thousand terms
@@ -65,10 +66,12 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
         if payload is None:
             raise TapeCorrupt(f"entry {entry_id} of the tape {tape} lost its content: no fact says that it was erased")
         if content_digest(salt, payload, meta) != digest:
-            raise TapeCorrupt(f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored")
+            raise TapeCorrupt(
+                f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored. {_WAY_OUT}"
+            )
         return TapeEntry(kind, json.loads(payload), json.loads(meta), date, key, entry_id)
     except (ValueError, TypeError, AttributeError, EntryInvalid) as error:
-        raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}") from error
+        raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}. {_WAY_OUT}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import TypeAlias, TypeVar
 
-from bubbot.errors import EntryNotFound
+from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, timestamp
@@ -18,6 +18,9 @@ from bubbot.tape.store import Reset
 from bubbot.tape.view import View
 
 T = TypeVar("T")
+
+CORRECTION = "correction"
+"""The event that corrects an entry: `{"corrects": id, "content": text}`, or hides it: `{"corrects": id, "hide": true}`."""
 
 Clock: TypeAlias = Callable[[], datetime]
 """The current time as an aware datetime; passed in, so that tests can hold it still."""
@@ -85,6 +88,8 @@ class TapeHandle(ABC):
         Raises `EntryInvalid` where the state breaks its contract.
         """
         state = state or {}
+        if name.startswith("memory/"):
+            raise EntryInvalid(f"{name} is a name of the memory zone, which never opens a window; choose another")
         check_state(state, await self.head())
         stored = await self.append(
             [anchor(name, state, recalls=recalls), make.event("handoff", {"name": name, "state": state})]
@@ -111,7 +116,7 @@ class TapeHandle(ABC):
         head = await self.head()
         if not 1 <= entry_id <= head:
             raise EntryNotFound(f"there is no entry {entry_id} to correct; this tape has entries 1 to {head}")
-        return await self.append_event("correction", data)
+        return await self.append_event(CORRECTION, data)
 
     async def entry(self, entry_id: int) -> TapeEntry:
         """One entry by its id. Raises `EntryNotFound`."""

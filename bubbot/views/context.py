@@ -9,15 +9,18 @@ from zoneinfo import ZoneInfo
 from bubbot.errors import ConfigError
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import After, Opening, Slice, TapeQuery, Whole, Window
 from bubbot.tape.view import Found
 from bubbot.views.compact import cut_at
-from bubbot.views.selectors import CORRECTION, Shown, Style, opened, select
+from bubbot.views.selectors import Shown, Style, opened, select
+from bubbot.views.summary import hint_at
 
 CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
 
-SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact")
+SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
+_COMPACTING = ("compact", "summary")
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
@@ -45,7 +48,7 @@ class ContextView:
 
     `selector`: `window` (the opening anchor, then the entries after it), `messages` (without the anchor's line),
     `full` (the whole tape), `from:NAME` (after the newest anchor of that name), `compact` (the window cut to
-    `budget` tokens, whole exchanges, oldest first).
+    `budget` tokens, whole exchanges, oldest first), `summary` (the same, with a hint that cites what was cut).
     """
 
     selector: str = "window"
@@ -75,7 +78,7 @@ class ContextView:
         )
 
     def _part(self) -> Slice:
-        if self.selector in ("window", "messages", "compact"):
+        if self.selector in ("window", "messages", *_COMPACTING):
             return Window()
         if self.selector == "full":
             return Whole()
@@ -88,14 +91,16 @@ class ContextView:
         opening, entries = found
         body = select(entries, self.style)
         new_cut = None
-        if self.selector == "compact" and self.budget is not None:
-            body = _from(body, _recorded(entries))
-            new_cut = cut_at(body, self.budget)
-            body = _from(body, new_cut)
+        if self.selector in _COMPACTING and self.budget is not None:
+            kept = _from(body, _recorded(entries))
+            new_cut = cut_at(kept, self.budget)
+            kept = _from(kept, new_cut)
+            hint = hint_at(body[: len(body) - len(kept)]) if self.selector == "summary" else ()
+            body = (*hint, *kept)
         return Context(opened(self._opening(opening), body, self.style), new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
-        if self.selector not in ("window", "compact") or not opening:
+        if self.selector not in ("window", *_COMPACTING) or not opening:
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 

@@ -15,6 +15,7 @@ from rapidfuzz.distance import OSA
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import Matcher, TapeQuery, Zone, fold_text, matcher
 from bubbot.tape.view import Found
 
@@ -27,7 +28,6 @@ SEARCHED = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EV
 BOOKKEEPING = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
 """Names of events and anchors that say how the bot ran and not what was said; they are never hits."""
 
-CORRECTION = "correction"
 SNIPPET = 160
 _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))

@@ -8,10 +8,9 @@ from datetime import tzinfo
 from typing import Any
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import moment
 from bubbot.texts import OUTCOME_UNKNOWN
-
-CORRECTION = "correction"
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,9 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
         return "touched"
 
     wrap = Wrap(
-        store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),  # type: ignore[return-value, arg-type]
-        model=lambda model: KillingModel(model, killer),  # type: ignore[return-value, arg-type]
-        channel=lambda channel: KillingChannel(channel, killer),  # type: ignore[return-value, arg-type]
+        store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
+        model=lambda model: KillingModel(model, killer),
+        channel=lambda channel: KillingChannel(channel, killer),
         tools=[touch],
     )
     settings = load(home=home)

@@ -216,6 +216,35 @@ def test_a_damaged_database_is_told_and_left_alone(tmp_path: Path, damage: str) 
     assert database.read_bytes()[:4096] == bytes(data[:4096])
 
 
+@pytest.mark.law("T15")
+def test_one_damaged_entry_is_told_and_does_not_end_the_session(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said(home, "hello", "there")
+    with sqlite3.connect(home / "bubbot.db") as conn:
+        conn.execute("DROP TRIGGER entries_update")
+        conn.execute("UPDATE entries SET payload = replace(payload, 'hello', 'jello') WHERE kind = 'message'")
+    conn.close()
+    printed = said(home, "again", ",new", "and now")
+    assert printed[0].startswith("I could not answer this: entry ")
+    assert "was altered" in printed[0]
+    assert printed[-1] == "You said: and now"
+    done = run(home, "tape", "verify")
+    assert done.returncode == 5
+    assert b"altered" in done.stdout
+
+
+def test_a_damaged_memory_does_not_end_the_session(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said(home, "hello", ",memory.save tea")
+    with sqlite3.connect(home / "bubbot.db") as conn:
+        conn.execute("DROP TRIGGER entries_update")
+        conn.execute("UPDATE entries SET payload = 'x' WHERE name = 'memory.long_term'")
+    conn.close()
+    printed = said(home, "again", ",tape.info")
+    assert printed[0].startswith("I could not answer this: entry ")
+    assert printed[1].startswith("entries: ")
+
+
 def test_a_terminal_that_hangs_up_ends_the_chat(tmp_path: Path) -> None:
     controller, terminal = os.openpty()
     process = subprocess.Popen(

@@ -1,0 +1,50 @@
+"""A tool of your own: the model may call it, and people type it as a comma command."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import Field
+
+from bubbot.channel import Inbound, Sender
+from bubbot.errors import ToolRetry
+from bubbot.home import Home
+from bubbot.settings import ModelSettings, Settings
+from bubbot.tape.entry import timestamp
+from bubbot.tool import ToolArgs, tool
+from bubbot.turn import Turn
+from bubbot.wiring import Wrap, new_id, now, open_app
+
+SETTINGS = Settings(model=ModelSettings(name="scripted"))
+
+
+class DiceArgs(ToolArgs):
+    """What the model is told to give; wrong arguments come back to it as a sentence."""
+
+    sides: int = Field(description="how many sides the dice has")
+
+
+@tool("dice.fair", commands=("dice",))
+async def dice(turn: Turn, args: DiceArgs) -> str:
+    """Says what a fair dice with so many sides shows on average."""  # the docstring is what the model reads
+    if args.sides < 2:
+        raise ToolRetry("sides has to be 2 or more")
+    await turn.tape.append_event("dice/asked", {"sides": args.sides})  # merged with the turn, or not at all
+    return f"{(args.sides + 1) / 2:g} on average"
+
+
+async def main(home: Home) -> None:
+    """Types the command twice: wrong, then right."""
+    async with open_app(SETTINGS, home, hold=True, wrap=Wrap(tools=[dice])) as app:
+        for text in (",dice one", ",dice 6"):
+            inbound = Inbound("stdin", new_id(), "example", Sender("0", "owner"), text, timestamp(now()))
+            print((await app.ask(inbound)).text)
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as temporary:
+        asyncio.run(main(Home(Path(temporary))))
+
+# prints: 3.5 on average

@@ -1,0 +1,41 @@
+"""The glossary: each of its words names something that is there, under the name the glossary gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+_ROW = re.compile(r"^\| (?P<term>[^|]+) \| (?P<means>[^|]+) \| (?P<code>[^|]+) \| (?P<never>[^|]*) \|$", re.MULTILINE)
+
+
+def _rows() -> Iterator[tuple[str, str]]:
+    for row in _ROW.finditer(GLOSSARY.read_text(encoding="utf-8")):
+        if row["term"] != "word" and not row["term"].startswith("--"):
+            yield row["term"].strip(), row["code"]
+
+
+def _source() -> str:
+    files = [*(ROOT / "bubbot").rglob("*.py"), *(ROOT / "channels").rglob("*.py")]
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+SOURCE = _source()
+
+
+@pytest.mark.parametrize(("term", "code"), _rows(), ids=lambda value: value if len(value) < 30 else None)
+def test_a_word_of_the_glossary_is_in_the_code(term: str, code: str) -> None:
+    names = re.findall(r"`([^`]+)`", code)
+    assert names, f"{term} has no name in code"
+    missing = [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", SOURCE)]
+    assert missing == [], f"{term}: not in the code"
+
+
+def test_the_words_are_in_alphabetical_order_and_each_is_there_once() -> None:
+    terms = [term for term, _ in _rows()]
+    assert len(terms) >= 20
+    assert terms == sorted(set(terms), key=str.casefold)

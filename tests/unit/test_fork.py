@@ -1,0 +1,296 @@
+"""A fork: what it shows, what its merge writes, what survives a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from bubbot.errors import AnchorNotFound, EntryNotFound, TapeConflict
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import TapeEntry, event, thaw
+from bubbot.tape.fork import ForkedTape
+from bubbot.tape.query import Between, Opening, Slice, Spans, TapeQuery, Window, Zone
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import ForkRecord
+from bubbot.tape.view import Found
+from tests.doubles import CountingIds
+from tests.tapes import batch, note, notes, texts, whole
+
+
+@pytest.fixture
+async def fork(tape: TapeService) -> ForkedTape:
+    """A fork of a tape with the entries 1 (`session/start`), 2 and 3."""
+    await tape.append([anchor("session/start"), note("a", key="k"), note("b")])
+    return await tape.open_fork()
+
+
+@pytest.mark.law("T13")
+async def test_a_fork_shows_its_parent_and_then_its_own(fork: ForkedTape) -> None:
+    (own,) = await fork.append([note("c")])
+    (found,) = await fork.fetch([TapeQuery("tape")])
+    assert [entry.id for entry in found] == [1, 2, 3, 4]
+    assert found[-1] == own
+    assert (await fork.head(), fork.base, fork.delta) == (4, 3, (own,))
+
+
+@pytest.mark.law("T13")
+async def test_the_parent_shows_nothing_of_an_open_fork(fork: ForkedTape, tape: TapeService) -> None:
+    await fork.append([note("c")])
+    await fork.save()
+    assert await tape.head() == 3
+
+
+@pytest.mark.law("T13")
+async def test_a_merge_appends_the_delta_with_the_ids_it_had(fork: ForkedTape, tape: TapeService) -> None:
+    own = await fork.append([note("c"), note("d")])
+    assert (await fork.merge()).delta == own
+    (found,) = await tape.fetch([TapeQuery("tape")])
+    assert found[3:] == own
+
+
+@pytest.mark.law("T13")
+async def test_a_merge_writes_what_was_staged_for_other_tapes_too(
+    fork: ForkedTape, memory_store: InMemoryStore
+) -> None:
+    await fork.append([note("c")])
+    fork.stage("inbox", [note("done", key="m1")])
+    fork.stage("inbox", [note("again", key="m1")], keep_first=True)
+    assert await texts(memory_store, "inbox") == []
+    merged = await fork.merge()
+    assert await texts(memory_store, "inbox") == ["done"]
+    assert [entry.id for entry in merged.staged["inbox"]] == [1, 1]
+
+
+@pytest.mark.law("T4", "T13")
+async def test_a_merge_onto_a_parent_that_moved_conflicts_and_leaves_the_fork_open(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    await fork.append([note("c")])
+    fork.stage("inbox", [note("done")])
+    await tape.append([note("someone else")])
+    with pytest.raises(TapeConflict):
+        await fork.merge()
+    assert (await tape.head(), await memory_store.head("inbox")) == (4, 0)
+    assert [record.id for record in await memory_store.forks()] == [fork.id]
+
+
+@pytest.mark.law("T13")
+async def test_a_discarded_fork_leaves_its_parent_as_it_was(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    before = await whole(memory_store)
+    await fork.append([note("c")])
+    fork.stage("inbox", [note("done")])
+    await fork.save()
+    await fork.discard()
+    assert (await whole(memory_store), await memory_store.head("inbox")) == (before, 0)
+    with pytest.raises(EntryNotFound):
+        await fork.merge()
+
+
+@pytest.mark.law("T13")
+async def test_a_fork_comes_back_from_disk_with_what_it_had_saved(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    kept = await fork.append([note("c"), event("e", {"n": 1}, key="x")])
+    fork.stage("inbox", [note("done")])
+    await fork.save()
+    await fork.append([note("lost")])
+    (record,) = await memory_store.forks()
+    again = tape.reopen_fork(record)
+    assert again.delta == kept
+    await again.merge()
+    assert (await texts(memory_store))[1:4] == ["a", "b", "c"]
+    assert await texts(memory_store, "inbox") == ["done"]
+
+
+async def test_saving_twice_keeps_everything_once(fork: ForkedTape, memory_store: InMemoryStore) -> None:
+    await fork.append([note("c")])
+    await fork.save()
+    await fork.save()
+    await fork.append([note("d")])
+    await fork.save()
+    (record,) = await memory_store.forks()
+    assert [entry.payload["content"] for staged in record.staged for entry in staged.entries] == ["c", "d"]
+
+
+async def test_a_fork_opens_durably_with_its_first_entries(tape: TapeService, memory_store: InMemoryStore) -> None:
+    fork = await tape.open_fork([note("a")], staged=[notes("x", tape="inbox")], stamp={"turn": 7})
+    (record,) = await memory_store.forks()
+    assert [[entry.payload["content"] for entry in staged.entries] for staged in record.staged] == [["a"], ["x"]]
+    assert [thaw(entry.meta) for entry in fork.delta] == [{"turn": 7}]
+    await fork.merge()
+    assert (await texts(memory_store), await texts(memory_store, "inbox")) == (["a"], ["x"])
+
+
+@pytest.mark.law("T5", "T13")
+async def test_a_key_of_the_parent_or_of_the_fork_stands_once(fork: ForkedTape) -> None:
+    stored = await fork.append([note("a", key="k"), note("c", key="n"), note("c", key="n")])
+    again = await fork.append([note("other", key="n"), note("other", key="k")], keep_first=True)
+    assert [entry.id for entry in (*stored, *again)] == [2, 4, 4, 4, 2]
+    assert await fork.head() == 4
+
+
+@pytest.mark.law("T3", "T5")
+@pytest.mark.parametrize("key", ["k", "n"])
+async def test_other_content_under_a_key_conflicts_and_adds_nothing(fork: ForkedTape, key: str) -> None:
+    await fork.append([note("c", key="n")])
+    with pytest.raises(TapeConflict):
+        await fork.append([note("d"), note("other", key=key)])
+    assert await fork.head() == 4
+
+
+@pytest.mark.law("T13")
+async def test_a_window_opened_in_a_fork_recalls_from_parent_and_fork(fork: ForkedTape) -> None:
+    await fork.append([note("c"), anchor("phase/two", recalls=[(2, 2), (4, 4)]), note("d")])
+    opening, window = await fork.fetch([TapeQuery("tape", Opening()), TapeQuery("tape", Window())])
+    assert ([entry.id for entry in opening], [entry.id for entry in window]) == ([5], [2, 4, 6])
+
+
+@pytest.mark.law("T13")
+async def test_a_zone_and_a_run_between_anchors_reach_from_the_parent_into_the_fork(tape: TapeService) -> None:
+    await tape.append([anchor("memory/open", window=False), note("a"), anchor("one")])
+    fork = await tape.open_fork()
+    await fork.append([note("b"), anchor("two"), note("c"), anchor("memory/seal", window=False), note("d")])
+    parts = [Zone("memory/open", "memory/seal"), Between("one", "two"), Spans(((2, 2), (4, 6)))]
+    found = await fork.fetch([TapeQuery("tape", part) for part in parts])
+    assert [[entry.id for entry in entries] for entries in found] == [[1, 2, 3, 4, 5, 6, 7], [4], [2, 4, 5, 6]]
+
+
+async def test_an_anchor_missing_from_parent_and_fork_is_missing(fork: ForkedTape) -> None:
+    await fork.append([anchor("mark", window=False)])
+    parts: list[Slice] = [Between("mark", "session/start"), Zone("absent", "mark"), Between("session/start", "absent")]
+    for part in parts:
+        with pytest.raises(AnchorNotFound):
+            await fork.fetch([TapeQuery("tape", part)])
+        assert await fork.fetch([TapeQuery("tape", part, missing="empty")]) == [()]
+
+
+async def test_queries_on_other_tapes_go_to_the_store(fork: ForkedTape, memory_store: InMemoryStore) -> None:
+    await memory_store.append([notes("x", tape="other")])
+    fork.stage("other", [note("staged")])
+    (found,) = await fork.fetch([TapeQuery("other")])
+    assert [entry.payload["content"] for entry in found] == ["x"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A view: the contents of all messages, oldest first."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        return (TapeQuery(tape, kinds=("message",)),)
+
+    def fold(self, found: Found) -> tuple[str, ...]:
+        return tuple(entry.payload["content"] for entry in found[0])
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.law("T13")
+async def test_a_view_of_a_fork_shows_what_the_view_of_the_parent_will(
+    fork: ForkedTape, tape: TapeService, heavy: bool
+) -> None:
+    await fork.append([note("c")])
+    told = await fork.read(Contents(heavy))
+    await fork.merge()
+    assert told == await tape.read(Contents(heavy)) == ("a", "b", "c")
+
+
+@pytest.mark.law("T6", "T13")
+async def test_a_correction_in_a_fork_may_name_the_parents_entries_and_its_own(fork: ForkedTape) -> None:
+    await fork.append([note("c")])
+    await fork.correct(2, "A")
+    await fork.hide(4)
+    with pytest.raises(EntryNotFound, match="1 to 6"):
+        await fork.correct(7, "?")
+
+
+@pytest.mark.law("T13")
+async def test_a_reset_in_a_fork_hides_the_parent_and_renumbers_the_delta(fork: ForkedTape) -> None:
+    await fork.append([note("c")])
+    archive = await fork.reset()
+    await fork.append([note("d")])
+    assert archive.startswith("tape@")
+    assert [(entry.id, entry.name or entry.payload["content"]) for entry in fork.delta] == [
+        (1, "c"),
+        (2, "session/start"),
+        (3, "tape/archived"),
+        (4, "d"),
+    ]
+    assert await fork.fetch([TapeQuery("tape")]) == [fork.delta]
+
+
+@pytest.mark.law("T13")
+@pytest.mark.parametrize("saved", [False, True])
+async def test_the_merge_of_a_reset_archives_the_parent(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore, saved: bool
+) -> None:
+    before = await whole(memory_store)
+    archive = await fork.reset()
+    if saved:
+        await fork.save()
+        (record,) = await memory_store.forks()
+        fork = tape.reopen_fork(record)
+    delta = fork.delta
+    await fork.merge()
+    assert (await whole(memory_store, archive), await whole(memory_store)) == (before, delta)
+
+
+@pytest.mark.law("T17")
+@pytest.mark.parametrize("saved", [False, True])
+async def test_erasing_after_archiving_in_one_fork_erases(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore, saved: bool
+) -> None:
+    await memory_store.append([notes("in", "stays", tape="inbox")])
+    archive = await fork.reset()
+    await fork.save()
+    assert await fork.reset(archive=False, also=(("inbox", (1,)),)) == archive
+    if saved:
+        await fork.save()
+        (record,) = await memory_store.forks()
+        fork = tape.reopen_fork(record)
+    await fork.merge()
+    assert [entry.erased for entry in await whole(memory_store, archive)] == [True] * 3
+    assert await texts(memory_store, "inbox") == ["", "stays"]
+    assert [entry.name for entry in await whole(memory_store)] == ["session/start", "tape/archived", "tape/erased"]
+
+
+async def test_archiving_twice_in_one_fork_is_archiving_once(fork: ForkedTape) -> None:
+    assert await fork.reset() == await fork.reset()
+    assert [entry.name for entry in fork.delta] == ["session/start", "tape/archived"]
+
+
+@pytest.mark.law("T5")
+async def test_after_a_reset_the_parents_keys_are_free(fork: ForkedTape, memory_store: InMemoryStore) -> None:
+    await fork.reset()
+    await fork.append([note("new", key="k")])
+    await fork.merge()
+    assert "new" in await texts(memory_store)
+
+
+async def test_blobs_of_a_fork_are_kept_at_once_beside_the_parent(fork: ForkedTape, tape: TapeService) -> None:
+    digest = await fork.put_blob(b"x")
+    assert await tape.get_blob(digest) == await fork.get_blob(digest) == b"x"
+
+
+async def test_entries_of_a_fork_are_stamped_and_dated_like_those_of_the_tape(
+    tape: TapeService, ids: CountingIds
+) -> None:
+    fork = await tape.open_fork(stamp={"turn": 1, "origin": "human"})
+    (own,) = await fork.append([note("a", origin="agent:x")])
+    assert thaw(own.meta) == {"turn": 1, "origin": "agent:x"}
+    assert own.date.startswith("2026-11-21T20:21:")
+    assert fork.id == "fork-1"
+
+
+@pytest.mark.parametrize(
+    "staged", [(), (batch(note("a")), batch(note("x"), tape="other"), batch(note("b"), note("c")))]
+)
+def test_a_fork_numbers_what_its_record_staged(tape: TapeService, staged: Sequence[object]) -> None:
+    record = ForkRecord("f", "tape", 5, tuple(staged))  # type: ignore[arg-type]  # batches
+    delta: tuple[TapeEntry, ...] = tape.reopen_fork(record).delta
+    assert [entry.id for entry in delta] == list(range(6, 6 + len(delta)))
