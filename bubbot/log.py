@@ -26,6 +26,7 @@ SHORTEST_SECRET = 6
 
 _OURS = ("bubbot", "channels")
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "action", "taskName"}
+_SLASHES = r"\\*+"
 _SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _session: ContextVar[str | None] = ContextVar("session", default=None)
 _turn: ContextVar[str | None] = ContextVar("turn", default=None)
@@ -178,31 +179,41 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def _spelled(secret: str) -> str:
-    """A pattern for the secret where any of its characters may be percent-encoded or escaped, even twice."""
-    first, rest = secret[0], secret[1:]
-    runs = ((char, len(list(run))) for char, run in groupby(rest))
-    return _character(first, "") + "".join(
-        # Escapes double backslashes. The three ways exclude each other, so matching stays linear.
-        rf"(?:\\|u005[cC]|%(?:25)*5[cC]){{{count},}}" if char == "\\" else _character(char, r"\\*") * count
-        for char, count in runs
-    )
+    """A pattern for the secret where any of its characters may be percent-encoded or escaped, even twice.
+
+    Escapes double backslashes, so a run of them takes all there are and none is given back: matching stays linear.
+    """
+    # What comes before the secret may end in backslashes: a match begins with the first of them.
+    pattern = r"(?<!\\)" if secret[0] == "\\" else ""
+    slashes = ""
+    for char, run in groupby(secret):
+        count = len(list(run))
+        if char == "\\":
+            pattern += rf"(?:\\|u005[cC]|%(?:25)*5[cC]){{{count},}}+"
+            slashes = ""
+        else:
+            pattern += _character(char, slashes) + _character(char, _SLASHES) * (count - 1)
+            slashes = _SLASHES
+    return pattern
 
 
 def _character(char: str, slashes: str) -> str:
-    """A pattern for one character; `slashes` are further backslashes before an escape."""
-    utf8 = char.encode(errors="surrogatepass")
-    utf16 = char.encode("utf-16-be", errors="surrogatepass").hex()
+    """A pattern for one character after `slashes`, a pattern for the backslashes of escapes."""
+    utf8 = re.findall("..", char.encode(errors="surrogatepass").hex())
+    utf16 = re.findall("....", char.encode("utf-16-be", errors="surrogatepass").hex())
     ways = [
-        slashes + re.escape(char),
-        "".join(f"%(?:25)*{_hex(byte)}" for byte in re.findall("..", utf8.hex())),
-        "".join(rf"{slashes}\\u{_hex(unit)}" for unit in re.findall("....", utf16)),
-        "".join(rf"{slashes}\\x{_hex(byte)}" for byte in re.findall("..", utf8.hex())),
+        re.escape(char),
+        _SLASHES.join(f"u{_hex(unit)}" for unit in utf16),
+        _SLASHES.join(f"x{_hex(byte)}" for byte in utf8),
+        f"x{ord(char):02x}",
+        f"U{ord(char):08x}",
+        "".join(f"%(?:25)*{_hex(byte)}" for byte in utf8),
     ]
     if char in _SHORT_ESCAPES:
-        ways.append(rf"{slashes}\\{_SHORT_ESCAPES[char]}")
+        ways.append(_SHORT_ESCAPES[char])
     if char == " ":
         ways.append(r"\+")
-    return f"(?:{'|'.join(ways)})"
+    return f"{slashes}(?:{'|'.join(ways)})"
 
 
 def _hex(digits: str) -> str:

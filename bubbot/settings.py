@@ -103,16 +103,16 @@ class ModelSettings(_Section):
 class ContextSettings(_Section):
     """`[context]`: what of the tape the model sees."""
 
-    selector: Name = Field(
-        default="auto", min_length=1, description="The strategy that picks the entries the model sees."
-    )
+    selector: Name = Field(default="auto", description="The strategy that picks the entries the model sees.")
 
 
 class MemorySettings(_Section):
     """`[memory]`: how long remembered things stay."""
 
-    retention_days: Whole = Field(default=30, ge=1, le=36500, description="Days a memory is kept unless it is renewed.")
-    recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days for which a memory counts as recent.")
+    retention_days: Whole = Field(
+        default=30, ge=1, le=36500, description="Days after which the notes of a day are dropped."
+    )
+    recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
 
 
 class ToolSettings(_Section):
@@ -261,8 +261,6 @@ _SECTIONS: Mapping[str, type[_Section]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, _Section)
 }
-
-
 _TABLES = (*_SECTIONS, "channels")
 # What people write with one underscore for two: it would be ignored without a word.
 _SINGLE = {section: f"{PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {

@@ -243,9 +243,15 @@ def choose_model(settings: Settings, home: Home) -> Model:
         if not local.available():
             return UnconfiguredModel()
         name = "local"
+    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
+    if provider not in known:
+        raise ConfigError(
+            f"[model] name is {name!r}; this version of bubbot can run {' and '.join(known)}. "
+            "Leave it out for the demonstration model"
+        )
     values = settings.model.model_dump(include={"threads", "context_tokens", "max_tokens", "idle_timeout", "script"})
     values["script"] = str(values["script"]) if values["script"] else None
-    model: Model = plugins.load("bubbot.models", name.partition("/")[0])(ModelOptions(name, home.path, values))
+    model: Model = plugins.load("bubbot.models", provider)(ModelOptions(name, home.path, values))
     return model
 
 

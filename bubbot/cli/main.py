@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -170,11 +171,17 @@ def _log_traceback(error: Exception) -> None:
 
 def _output_is_lost() -> bool:
     """Whether stdout takes nothing any more; if so it is replaced, so that Python's own last flush is quiet."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+    if sys.stdout is None:
         return False
-    except OSError:
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
+    try:
+        sys.stdout.flush()
+        # Unbuffered, a failed write leaves nothing to flush: then the pipe itself tells that nobody reads.
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(events & select.POLLERR for _, events in poll.poll(0)):
+            return False
+    except OSError:  # also where stdout is no file at all
+        pass
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True

@@ -7,7 +7,7 @@ import asyncio
 import json
 
 from bubbot.cli.common import Setup, setup
-from bubbot.errors import BubbotError, EntryNotFound
+from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import TapeEntry, thaw
 from bubbot.tape.query import Opening, TapeQuery, date_bounds
@@ -78,7 +78,7 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
     try:
         since, until = date_bounds(args.since, args.until)
     except ValueError as error:
-        raise BubbotError(f"{error}") from error
+        raise ConfigError(f"{error}") from error
     async with open_tapes(made.home) as (store, workspace):
         tape = await _name(store, workspace, args.tape)
         query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=args.last is not None, limit=args.last)
@@ -140,7 +140,7 @@ async def _verify(made: Setup, args: argparse.Namespace) -> int:
 async def _same_head(store: SqliteStore, kept: str) -> bool:
     position, colon, _ = kept.partition(":")
     if not colon or not position.isdecimal():
-        raise BubbotError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
+        raise ConfigError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
     same = await store.deployment_head(int(position)) == kept
     print(f"the kept head {'is' if same else 'is NOT'} the one these tapes had at position {position}")
     return same
@@ -150,7 +150,7 @@ async def _archive(made: Setup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home, write=True) as (store, workspace):
         name = await _name(store, workspace, args.tape)
         if any(one.archived_from for one in await store.tapes() if one.name == name):
-            raise BubbotError(f"{name} is an archive already")
+            raise ConfigError(f"{name} is an archive already")
         tape = _service(store, name, await _session(store, name))
         print(await tape.reset(archive=True))
     return FINE

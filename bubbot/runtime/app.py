@@ -38,8 +38,9 @@ class AppRuntime:
                 raise ConfigError(f"no channel {accepted.inbound.channel} runs here")
             session = self._sessions[session_id] = SessionRuntime(self._tape(session_id), link, self._deps)
         result = session.submit(accepted)
-        if session_id not in self._tasks:
-            self._tasks[session_id] = self._group.create_task(self._drain(session_id, session))
+        running = self._tasks.get(session_id)
+        if running is None or running.done():
+            self._tasks[session_id] = self._group.create_task(session.drain())
         return result
 
     def stop(self, session_id: str) -> bool:
@@ -49,11 +50,5 @@ class AppRuntime:
 
     async def idle(self) -> None:
         """Returns when no session has anything to do."""
-        while self._tasks:
-            await asyncio.wait(list(self._tasks.values()))
-
-    async def _drain(self, session_id: str, session: SessionRuntime) -> None:
-        try:
-            await session.drain()
-        finally:
-            del self._tasks[session_id]
+        while running := [task for task in self._tasks.values() if not task.done()]:
+            await asyncio.wait(running)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 
 from bubbot.channel import Outbound, Part, Role, Sender
-from bubbot.errors import BubbotError, StoreError, TapeCorrupt
+from bubbot.errors import BubbotError, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
@@ -194,7 +194,8 @@ class SessionRuntime:
             raise  # nothing can be recorded; the fork is durable as far as it got
         except BubbotError as error:
             await turn.tape.append([make.error(error.kind, clean(str(error)))])
-            return LoopResult("failed", failed(str(error)))
+            unasked = isinstance(error, ModelUnconfigured)
+            return LoopResult("failed", str(error) if unasked else failed(str(error)))
         except Exception as error:  # a defect of ours must not end the session
             log.exception("a turn failed", extra={"action": "turn.failed"})
             await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from zoneinfo import ZoneInfo
 
@@ -106,13 +106,14 @@ class ContextView:
 
 
 def _from(body: tuple[Shown, ...], cut: int | None) -> tuple[Shown, ...]:
-    """What stands from the entry `cut` on."""
+    """What stands from the entry `cut` on. A result stands where its call does, however late it came."""
     if cut is None:
         return body
-    start = next((place for place, one in enumerate(body) if one.ids and one.ids[-1] >= cut), len(body))
-    return body[start:]
+    own = ((place, one.ids[-1]) for place, one in enumerate(body) if one.ids and one.message["role"] != "tool")
+    return body[next((place for place, entry_id in own if entry_id >= cut), len(body)) :]
 
 
 def _recorded(entries: Sequence[TapeEntry]) -> int | None:
-    cuts = [entry.payload["data"]["from"] for entry in entries if entry.name == CUT]
-    return max(cuts, default=None)
+    data = [entry.payload.get("data") for entry in entries if entry.name == CUT]
+    cuts = [one.get("from") for one in data if isinstance(one, Mapping)]
+    return max((cut for cut in cuts if type(cut) is int), default=None)

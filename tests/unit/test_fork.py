@@ -155,7 +155,7 @@ async def test_a_zone_and_a_run_between_anchors_reach_from_the_parent_into_the_f
     await tape.append([anchor("memory/open", window=False), note("a"), anchor("one")])
     fork = await tape.open_fork()
     await fork.append([note("b"), anchor("two"), note("c"), anchor("memory/seal", window=False), note("d")])
-    parts = [Zone("memory/open", "memory/seal"), Between("one", "two"), Spans(((2, 2), (4, 6)))]
+    parts: list[Slice] = [Zone("memory/open", "memory/seal"), Between("one", "two"), Spans(((2, 2), (4, 6)))]
     found = await fork.fetch([TapeQuery("tape", part) for part in parts])
     assert [[entry.id for entry in entries] for entries in found] == [[1, 2, 3, 4, 5, 6, 7], [4], [2, 4, 5, 6]]
 

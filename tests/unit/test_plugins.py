@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Puts a package on the path: `install("name", {"module": "source"}, plugin="module:object")`."""
     before = set(sys.modules)
 
@@ -31,7 +31,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
             (folder / f"{module}.py").write_text(source)
         monkeypatch.syspath_prepend(folder)
 
-    yield put  # type: ignore[misc]  # a fixture that is a generator
+    yield put
     for name in set(sys.modules) - before:
         if name.startswith("plugin_"):
             del sys.modules[name]

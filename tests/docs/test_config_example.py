@@ -1,0 +1,111 @@
+"""The example configuration and the reference have every setting, with its default, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bubbot.model import ModelOptions
+from bubbot.models import scripted
+from bubbot.settings import Setting, Settings, describe, load
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "config.example.toml"
+REFERENCE = ROOT / "docs" / "reference" / "config.md"
+SETTINGS = {(setting.section, setting.key): setting for setting in describe()}
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("BUBBOT_") or name == "CREDENTIALS_DIRECTORY":
+            monkeypatch.delenv(name)
+
+
+def uncommented() -> str:
+    """The example with its settings switched on: they follow the # at once, and sentences do not."""
+    return re.sub(r"^#(?=[a-z\[])", "", EXAMPLE.read_text(), flags=re.MULTILINE)
+
+
+def in_example() -> dict[tuple[str, str], object]:
+    found: dict[tuple[str, str], object] = {}
+    for section, table in tomllib.loads(uncommented()).items():
+        for name, value in table.items():
+            if section == "channels":
+                found |= {("channels.<name>", key): inner for key, inner in value.items()}
+            else:
+                found[section, name] = value
+    return found
+
+
+def in_reference() -> Iterator[tuple[str, str, list[str]]]:
+    section = ""
+    for line in REFERENCE.read_text().splitlines():
+        if heading := re.match(r"## (?:\[(.+)\])?", line):
+            section = heading[1] or ""
+        elif row := re.match(r"\| `(\w+)` \|(.*)\|$", line):
+            yield section, row[1], [cell.strip() for cell in row[2].split(" | ")]
+
+
+def default_in_words(setting: Setting) -> str:
+    if setting.default is None:
+        return "not set"
+    return f'`"{setting.default}"`' if isinstance(setting.default, str) else f"`{setting.default}`"
+
+
+def test_the_example_has_every_setting_and_no_other() -> None:
+    assert list(in_example()) == list(SETTINGS)
+
+
+def test_the_example_has_the_defaults() -> None:
+    for place, value in in_example().items():
+        if (default := SETTINGS[place].default) is not None:
+            assert value == default, place
+
+
+def test_what_has_no_default_says_so_in_the_example() -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    for (section, key), setting in SETTINGS.items():
+        if setting.default is None and section != "channels.<name>":
+            [at] = [number for number, line in enumerate(lines) if line.startswith(f"#{key} = ")]
+            assert "Not set" in lines[at - 1], key
+
+
+def test_the_example_as_it_is_changes_nothing(tmp_path: Path) -> None:
+    assert load(home=tmp_path, config=EXAMPLE) == Settings()
+
+
+def test_the_example_switched_on_loads(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(uncommented())
+    settings = load(home=tmp_path)
+    assert settings.bot.persona_file == tmp_path / "persona.md"
+    assert settings.channels == {"stdin": {"kind": "stdin"}}
+
+
+def test_the_reference_has_every_setting_and_no_other() -> None:
+    assert [(section, key) for section, key, _ in in_reference()] == list(SETTINGS)
+
+
+def test_the_reference_has_types_and_defaults() -> None:
+    for section, key, (kind, default, *_) in in_reference():
+        setting = SETTINGS[section, key]
+        assert (kind, default) == (setting.type, default_in_words(setting)), key
+
+
+def test_the_script_of_the_reference_is_one(tmp_path: Path) -> None:
+    [block] = re.findall(r"```json\n(.*?)```", REFERENCE.read_text(), re.DOTALL)
+    (tmp_path / "script.json").write_text(block)
+    scripted.create(ModelOptions("scripted", tmp_path, {"script": str(tmp_path / "script.json")}))
+
+
+def test_the_blocks_of_the_reference_load(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", REFERENCE.read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    for block in blocks:
+        (tmp_path / "config.toml").write_text(block)
+        load(home=tmp_path)

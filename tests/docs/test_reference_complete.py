@@ -1,0 +1,224 @@
+"""The reference names everything there is: settings, commands, tools, exit codes, and all that is written onto tapes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot import errors
+from bubbot.channel import Inbound, Sender, Unparsed
+from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
+from bubbot.errors import BubbotError
+from bubbot.home import Home
+from bubbot.settings import ModelSettings, Settings, ToolSettings, describe
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.query import TapeQuery
+from bubbot.tool import Tool
+from bubbot.tools.memory import memory_tools
+from bubbot.tools.result import result_tools
+from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
+from bubbot.tools.tape import tape_tools
+from bubbot.wiring import App, open_app
+from tests.docs.names import written
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
+WRITTEN = written(ROOT, ("bubbot", "channels"))
+PASSED_ON = {
+    "bubbot/runtime/session.py:_bounded",  # the kind of the error that ended the turn
+    "bubbot/tape/handle.py:append_event",
+    "bubbot/tape/handle.py:handoff",
+    "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
+    "bubbot/tools/tape.py:tape_handoff",  # a name that people and models choose
+    "bubbot/turn.py:write_handoffs",
+    "bubbot/views/bookkeeping.py:mark_anchor",
+}
+"""Places that write under a name they were given. A new one has to be looked at: is what it is given documented?"""
+
+
+def _page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def _rows(text: str, name: str) -> str:
+    """The rows of the tables of a page that begin with a cell that names this; empty where there is none."""
+    rows = re.findall(r"^\| (.*?) \| (.*)$", text, re.MULTILINE)
+    return "\n".join(rest for first, rest in rows if f"`{name}`" in first)
+
+
+def _named(text: str, names: Collection[str]) -> list[str]:
+    """Those of the names that are in none of the code spans of the text."""
+    spans = re.findall(r"`([^`\n]+)`", text)
+    return sorted(
+        name for name in names if not any(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", span) for span in spans)
+    )
+
+
+@pytest.mark.parametrize("setting", list(describe()), ids=lambda one: f"{one.section}.{one.key}")
+def test_a_setting_is_in_the_reference_with_its_type_and_default(setting: Any) -> None:
+    _, _, section = _page("config.md").partition(f"\n## [{setting.section}]\n")
+    table = section.partition("\n## ")[0]
+    row = _rows(table, setting.key)
+    shown = "not set" if setting.default is None else f"`{json.dumps(setting.default)}`"
+    assert row.startswith(f"{setting.type} | {shown} |")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_of_the_shell_is_in_the_reference_with_all_it_takes(name: str) -> None:
+    _, heading, section = _page("commands.md").partition(f"\n### bubbot {name}\n")
+    assert heading
+    parser = CommandParser(prog=name)
+    module: Any = import_module(COMMANDS[name].module)
+    module.configure(parser)
+    assert _named(section.partition("\n### ")[0].partition("\n## ")[0], list(_words(parser))) == []
+
+
+def test_the_options_of_every_command_are_in_the_reference() -> None:
+    parser = CommandParser()
+    words = [word for action in parser._actions for word in action.option_strings]
+    assert {"--home", "--config"} <= set(words)
+    assert _named(_page("commands.md"), words) == []
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Everything that is typed: options, arguments, subcommands and what those take."""
+    every = {word for action in CommandParser()._actions for word in action.option_strings}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield name
+                yield from _words(inner)
+        elif action.option_strings:
+            yield from (word for word in action.option_strings if word not in every)
+        else:
+            yield str(action.metavar or action.dest)
+
+
+def _tools() -> list[Tool]:
+    """Every tool, as the wiring makes them."""
+    unused: Any = None
+    return [
+        help_tool(tuple),
+        *session_tools(),
+        context_tool(unused),
+        reset_tool((), unused),
+        *tape_tools(),
+        *memory_tools(retention_days=30, recent_days=7),
+        *result_tools(),
+    ]
+
+
+@pytest.mark.parametrize("tool", _tools(), ids=lambda tool: tool.name)
+def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) -> None:
+    row = _rows(_page("tools.md"), tool.name)
+    assert row
+    assert _named(row, list(tool.args.model_fields)) == []
+    assert _named(_page("commands.md"), [f",{name}" for name in tool.commands] or [f",{tool.name}"]) == []
+
+
+def test_the_reference_of_tools_names_no_other_tools() -> None:
+    named = re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", _page("tools.md"), re.MULTILINE)
+    assert sorted(named) == sorted(tool.name for tool in _tools())
+
+
+def test_the_exit_codes_are_in_the_reference() -> None:
+    page = _page("exit-codes.md")
+    assert [kind.__name__ for kind in EXIT_CODES if f"`{kind.__name__}`" not in page] == []
+    main: Any = import_module("bubbot.cli.main")
+    codes = (main.FINE, main.FAILED, main.USAGE, main.LOCKED, main.DATABASE, main.DAMAGED, main.INTERRUPTED)
+    assert [code for code in codes if f"\n| {code} |" not in page] == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_kind_of_entry_is_in_the_reference(kind: Kind) -> None:
+    assert _rows(FORMAT.partition("## Kinds")[2].partition("\n## ")[0], kind)
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN.names))
+def test_a_name_that_the_source_writes_is_in_the_reference_with_its_data(name: str) -> None:
+    row = _rows(FORMAT, name) or next((line for line in FORMAT.split("\n\n") if f"`{name}`" in line), "")
+    assert row, f"docs/reference/tape-format.md does not say what {name} is"
+    assert _named(row, WRITTEN.names[name]) == []
+
+
+def test_every_other_place_only_passes_a_name_on() -> None:
+    assert WRITTEN.open == PASSED_ON
+    assert {"turn/start", "loop.step", "tape/erased", "inbox/mark", "memory/open"} <= WRITTEN.names.keys()
+
+
+def test_every_kind_of_error_is_in_the_reference() -> None:
+    classes = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BubbotError)]
+    assert _named(FORMAT.partition("## Errors")[2], {*WRITTEN.errors, *(one.kind for one in classes)}) == []
+
+
+SCRIPT = {
+    "rules": [
+        {
+            "when": "colour",
+            "steps": [{"calls": [{"name": "memory_daily", "arguments": {"content": "x"}}]}, {"text": "a"}],
+        },
+        {"when": "long", "steps": [{"error": "overflow"}]},
+        {"when": "silence", "steps": [{"text": "[SILENT]"}]},
+    ]
+}
+SAID = [
+    "hello", "which colour", "so long", "silence", ",memory.save tea", ",new", ",resume session/start",
+    ",correct 3 hi", ",retry", ",handoff phase/x words", ",nonsense", ",why yes", ",reset archive", ",reset erase", "hello again",
+]  # fmt: skip
+
+
+async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT), encoding="utf-8")
+    settings = Settings(model=ModelSettings(name="scripted", script=script), tools=ToolSettings(result_limit=100))
+    async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
+        for number, text in enumerate(SAID):
+            await app.ask(Inbound("stdin", str(number), "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z"))
+        await app.gate.receive(Unparsed("stdin", "broken", "default", b"\xff", "no text"))
+        entries = [entry for tape in await app.store.tapes() for entry in await _whole(app, tape.name)]
+
+    assert {entry.kind for entry in entries} == set(Kind)
+    missing = {f"{entry.name or entry.kind}: {name}" for entry in entries for name in _undocumented(entry)}
+    assert missing == set()
+
+
+async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
+    settings = Settings(model=ModelSettings(name="scripted"))
+    async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
+        result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
+    listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
+    assert listed == [tool.commands[0] if tool.commands else tool.name for tool in _tools()]
+
+
+async def _whole(app: App, tape: str) -> tuple[TapeEntry, ...]:
+    return (await app.store.fetch([TapeQuery(tape)]))[0]
+
+
+def _undocumented(entry: TapeEntry) -> list[str]:
+    """What an entry holds that its row, and the one of its kind, do not name."""
+    if entry.erased:
+        return []
+    found = _named(FORMAT.partition("## Meta")[2].partition("\n## ")[0], list(entry.meta))
+    found += _named(_rows(FORMAT, entry.kind), list(entry.payload))
+    row = _rows(FORMAT, entry.name or "") or _rows(FORMAT, "memory/open")
+    if entry.name and not entry.name.startswith("phase/"):
+        held = entry.payload.get("data", entry.payload.get("state"))
+        # What stands in a handoff's state is described with the anchors.
+        found += _named(row, set(held) if entry.name == "handoff" else set(_keys(held)))
+    return found
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """The keys of an object and of the objects in it."""
+    if isinstance(value, Mapping):
+        yield from value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
+        yield from _keys(inner)

@@ -1,0 +1,61 @@
+"""Running coroutines inside of generated examples: one event loop and one database for all examples of a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from bubbot.errors import BubbotError
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
+from tests.doubles import CountingSalt, SteppingClock
+from tests.property.strategies import exactly
+
+T = TypeVar("T")
+
+Answer: TypeAlias = "list[tuple[object, ...]] | type[BubbotError]"
+
+
+class Fetches(Protocol):
+    """A store, a tape or a fork."""
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]: ...
+
+
+class Bench:
+    """A loop, a database, and names that no example has used before."""
+
+    def __init__(self, runner: asyncio.Runner, store: SqliteStore, path: Path) -> None:
+        self._runner = runner
+        self._numbers = count(1)
+        self.store = store
+        self.path = path
+
+    def run(self, job: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(job)
+
+    def fresh(self) -> str:
+        return f"t{next(self._numbers)}"
+
+
+@contextmanager
+def bench(path: Path) -> Iterator[Bench]:
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(path, salt=CountingSalt(), now=SteppingClock()))
+        try:
+            yield Bench(runner, store, path)
+        finally:
+            runner.run(store.aclose())
+
+
+async def answer(source: Fetches, query: TapeQuery) -> Answer:
+    """What the query finds there, or the class of the error."""
+    try:
+        return exactly((await source.fetch([query]))[0])
+    except BubbotError as error:
+        return type(error)

@@ -1,0 +1,200 @@
+"""Whatever is on a tape, the context built from it is one that a provider takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.tape.query import evaluate
+from bubbot.views.context import CUT, Context, ContextView
+from bubbot.views.selectors import Style
+
+IDS = st.sampled_from(["a", "b", "call_0", "call_1", ""])
+TEXTS = st.sampled_from(["", " ", "\n", "hello", "{", '{"x": 1}', "[1]", "<b>", "é"])
+JUNK = st.none() | st.integers(0, 3) | TEXTS | st.lists(st.integers(), max_size=2) | st.dictionaries(TEXTS, st.none())
+STAMPED = "2026-11-21T20:21:00.000000+00:00"
+
+
+def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """An object in which any of these fields may be missing."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+CALL = (
+    st.builds(lambda i: {"id": i, "type": "function", "function": {"name": "tape_search", "arguments": "{}"}}, IDS)
+    | optional(id=IDS | JUNK, function=optional(name=TEXTS | JUNK, arguments=TEXTS | JUNK) | JUNK)
+    | JUNK
+)
+RESULT = st.builds(lambda i: {"tool_call_id": i, "content": "r"}, IDS) | optional(tool_call_id=IDS, content=JUNK) | JUNK
+PART = st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}) | JUNK
+MESSAGE = optional(
+    role=st.sampled_from(["user", "assistant", "system", "tool", "developer"]) | JUNK,
+    content=TEXTS | JUNK | st.lists(PART, max_size=2),
+    tool_calls=st.lists(CALL, max_size=1),
+    name=st.just("ann"),
+)
+TARGET = st.integers(0, 12) | JUNK
+DATA = optional(corrects=TARGET, content=TEXTS | JUNK, hide=st.booleans()) | JUNK
+ENTRY = st.one_of(
+    st.builds(lambda role, text: ("message", {"role": role, "content": text}), st.sampled_from(["user", "assistant"]), TEXTS),
+    st.builds(lambda calls: ("tool_call", {"calls": calls}), st.lists(CALL, max_size=3)),
+    st.builds(lambda results: ("tool_result", {"results": results}), st.lists(RESULT, max_size=3)),
+    st.tuples(st.just("message"), MESSAGE),
+    st.tuples(st.sampled_from(["tool_call", "tool_result"]), optional(calls=JUNK, results=JUNK, content=JUNK)),
+    st.builds(lambda data: ("event", {"name": "correction", "data": data}), DATA),
+    st.builds(lambda data: ("event", {"name": CUT, "data": data}), optional(**{"from": TARGET}) | JUNK),
+    st.just(("anchor", {"name": "phase/x", "state": {"summary": "s"}})),
+    st.just(("anchor", {"name": "phase/x"})),
+    st.builds(lambda spans: ("anchor", {"name": "phase/y", "state": None, "recalls": spans}), st.lists(st.lists(st.integers(0, 12), max_size=2), max_size=2)),
+)  # fmt: skip
+TAPES = st.lists(ENTRY, max_size=14).map(
+    lambda made: [
+        anchor("session/start", {"owner": "human"}).stored(1),
+        *[TapeEntry(kind, payload, date=STAMPED).stored(place) for place, (kind, payload) in enumerate(made, 2)],
+    ]
+)
+VIEWS = st.builds(
+    ContextView,
+    st.sampled_from(["window", "messages", "full", "compact", "summary"]),
+    st.builds(Style, st.none(), st.booleans(), st.booleans()),
+    st.none() | st.integers(1, 200),
+)
+
+
+def context_of(entries: Sequence[TapeEntry], view: ContextView) -> Context:
+    return view.fold([evaluate(entries, query) for query in view.queries("tape")])
+
+
+def faults(messages: Sequence[JsonObject], *, first_assistant: bool = True) -> list[str]:
+    """Every rule of the providers that these messages break."""
+    found = []
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for place, message in enumerate(messages):
+        role = message["role"]
+        if role == "tool":
+            if not waiting or waiting.pop(0) != message["tool_call_id"]:
+                found.append(f"{place}: a tool message that answers no call, or the wrong one")
+            if not isinstance(message["content"], str):
+                found.append(f"{place}: a result that is not text")
+            continue
+        if waiting:
+            found.append(f"{place}: calls {waiting} have no result")
+        calls = message.get("tool_calls", ())
+        waiting = [call["id"] for call in calls]
+        found += [f"{place}: {fault}" for fault in _said(message) + _called(calls, seen)]
+    if waiting:
+        found.append(f"at the end: calls {waiting} have no result")
+    if messages and not first_assistant and messages[0]["role"] != "user":
+        found.append("it begins with an assistant message")
+    return found
+
+
+def _said(message: JsonObject) -> list[str]:
+    if message["role"] not in ("user", "assistant"):
+        return [f"the role {message['role']}"]
+    content = message["content"]
+    if isinstance(content, str):
+        blank = not content.strip() and "tool_calls" not in message
+        return ["an empty message"] if blank else []
+    if not isinstance(content, list) or not content:
+        return ["content that is neither text nor parts"]
+    return [
+        f"the part {part}" for part in content if not isinstance(part.get("type"), str) or not part.get("text", "x")
+    ]
+
+
+def _called(calls: Sequence[JsonObject], seen: set[str]) -> list[str]:
+    found = []
+    for call in calls:
+        if not call["id"] or call["id"] in seen:
+            found.append(f"the call id {call['id']!r} twice, or empty")
+        seen.add(call["id"])
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call["function"]["name"]):
+            found.append(f"the function name {call['function']['name']!r}")
+        try:
+            arguments = json.loads(call["function"]["arguments"])
+        except ValueError:
+            arguments = None
+        if not isinstance(arguments, dict):
+            found.append(f"arguments that are no object: {call['function']['arguments']!r}")
+    return found
+
+
+def asks(*ids: str | None) -> TapeEntry:
+    """An entry with one call for each id."""
+    function = {"name": "f", "arguments": "{}"}
+    return TapeEntry(
+        "tool_call", {"calls": [{"function": function} if i is None else {"id": i, "function": function} for i in ids]}
+    )
+
+
+def gives(*results: tuple[str, str]) -> TapeEntry:
+    return TapeEntry("tool_result", {"results": [{"tool_call_id": i, "content": text} for i, text in results]})
+
+
+def on_tape(*entries: TapeEntry) -> list[TapeEntry]:
+    opened = anchor("session/start", {"owner": "human"})
+    return [entry.stored(place) for place, entry in enumerate([opened, *entries], 1)]
+
+
+LATE = on_tape(
+    TapeEntry("message", {"role": "user", "content": "x" * 300}),
+    asks("a"),
+    TapeEntry("message", {"role": "user", "content": "next"}),
+    gives(("a", "late")),
+    event(CUT, {"from": 4}),
+    TapeEntry("message", {"role": "user", "content": "last"}),
+)
+
+
+@pytest.mark.law("T12")
+@given(TAPES, VIEWS)
+@settings(max_examples=400)
+@example(on_tape(asks("a", "a"), gives(("a", "1"), ("a", "2"))), ContextView())
+@example(on_tape(asks("a"), gives(("a", "1")), asks("a"), gives(("a", "2"))), ContextView())
+@example(on_tape(asks("call_1", None), asks(None)), ContextView())
+@example(LATE, ContextView("compact", budget=10_000))
+def test_every_context_is_one_that_a_provider_takes(entries: list[TapeEntry], view: ContextView) -> None:
+    context = context_of(entries, view)
+    assert faults(context.messages, first_assistant=view.style.first_assistant) == []
+
+
+@given(TAPES, VIEWS)
+def test_building_a_context_twice_gives_the_same_bytes(entries: list[TapeEntry], view: ContextView) -> None:
+    assert context_of(entries, view) == context_of(list(entries), view)
+
+
+@given(TAPES, st.builds(Style, st.none(), st.booleans()))
+def test_every_entry_cited_is_on_the_tape(entries: list[TapeEntry], style: Style) -> None:
+    ids = context_of(entries, ContextView(style=style)).ids
+    assert set(ids) <= {entry.id for entry in entries}
+
+
+ORDINARY = st.lists(
+    st.one_of(
+        st.builds(lambda role, text: [TapeEntry("message", {"role": role, "content": text})], st.sampled_from(["user", "assistant"]), TEXTS),
+        st.builds(lambda i: [asks(i), gives((i, "r"))], st.sampled_from(["a", "b", "c"])),
+        st.builds(lambda i, j: [asks(i, j), gives((i, "1"), (j, "2"))], IDS, IDS),
+        st.just([event("correction", {"corrects": 1, "content": "rather this"})]),
+    ),
+    max_size=8,
+).map(lambda groups: [entry for group in groups for entry in group])  # fmt: skip
+
+
+@given(ORDINARY, ORDINARY, st.builds(Style, st.none(), st.booleans()))
+def test_a_longer_window_extends_the_messages_of_the_shorter_one(
+    first: list[TapeEntry], more: list[TapeEntry], style: Style
+) -> None:
+    asked = TapeEntry("message", {"role": "user", "content": "question"})
+    short = context_of(on_tape(asked, *first), ContextView(style=style)).messages
+    long = context_of(on_tape(asked, *first, *more), ContextView(style=style)).messages
+    assert long[: len(short)] == short

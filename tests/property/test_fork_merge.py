@@ -1,0 +1,260 @@
+"""A fork reads as a plain tape to which the same was appended, before the merge and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+import pytest
+from hypothesis import event as label
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bubbot.errors import BubbotError
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.fork import ForkedTape
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import Batch, Reset, TapeStore
+from tests.doubles import CountingIds, SteppingClock
+from tests.property.bench import Bench, answer
+from tests.property.bench import bench as open_bench
+from tests.property.strategies import KEYS, entries, exactly, keyed_apart, queries, texts, unkeyed
+from tests.raw import raw, rows
+from tests.tapes import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    entries: tuple[TapeEntry, ...]
+    keep_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    id: int
+    content: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    archive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAndReopen:
+    """As after a crash: the fork goes on from what is on disk."""
+
+
+Step: TypeAlias = Append | Correct | Restart | SaveAndReopen
+
+keyed = entries(st.none() | st.sampled_from(KEYS))
+appends = st.builds(Append, st.lists(keyed, max_size=4).map(tuple), st.booleans())
+# Resets are rare: most of what can go wrong is between a parent and its overlay.
+steps: st.SearchStrategy[Step] = st.one_of(
+    appends,
+    appends,
+    appends,
+    st.builds(Correct, st.integers(0, 12), st.none() | texts),
+    st.just(SaveAndReopen()),
+    st.builds(Restart, st.booleans()),
+)
+
+
+class Pair:
+    """A fork of a tape, and a plain tape beside it that is given the same, in a store of its own."""
+
+    def __init__(self, store: TapeStore, name: str) -> None:
+        self.store = store
+        self.plain_store = InMemoryStore()
+        self.tape = service(store, name)
+        self.plain = service(self.plain_store, name)
+        self.erase = False
+        self.archive = ""
+
+    async def open(self, parent: Sequence[TapeEntry]) -> None:
+        for tape in (self.tape, self.plain):
+            await tape.append(parent)
+        self.parent = await whole(self.store, self.tape.name)
+        self.fork = await self.tape.open_fork()
+
+    async def do(self, step: Step) -> None:
+        match step:
+            case Append(given_entries, keep_first):
+                done = [await append(tape, given_entries, keep_first=keep_first) for tape in (self.fork, self.plain)]
+                assert done[0] == done[1]
+            case Correct(entry_id, content):
+                done = [await correct(tape, entry_id, content) for tape in (self.fork, self.plain)]
+                assert done[0] == done[1]
+            case SaveAndReopen():
+                await self.reopen()
+            case Restart(archive):
+                await self.restart(archive=archive)
+
+    async def reopen(self) -> None:
+        await self.fork.save()
+        records = [record for record in await self.store.forks() if record.tape == self.tape.name]
+        assert len(records) == 1
+        self.fork = self.tape.reopen_fork(records[0])
+
+    async def restart(self, *, archive: bool) -> None:
+        """The plain tape starts anew with the delta so far and what a reset writes."""
+        again, erased, delta = bool(self.archive), self.erase, self.fork.delta
+        self.archive = await self.fork.reset(archive=archive)
+        self.erase = erased or not archive
+        data = {"archive": self.archive, "entries": len(self.parent)}
+        fact = event("tape/archived" if archive else "tape/erased", data)
+        if not again:
+            await self.plain_store.reset(self.plain.name, Reset("old"), [entry.stored(0) for entry in delta])
+            await self.plain.append([anchor(SESSION_START, {"owner": "human"}), fact])
+        elif self.erase and not erased:
+            await self.plain.append([fact])
+
+    async def same(self, source: TapeHandle, asked: Sequence[TapeQuery]) -> None:
+        """The source answers as the plain tape."""
+        assert await source.head() == await self.plain.head()
+        for query in (TapeQuery(self.plain.name), *asked):
+            wanted = await answer(self.plain, query)
+            assert await answer(source, query) == wanted
+            label(f"{type(query.part).__name__}: {'error' if isinstance(wanted, type) else 'found' if wanted else '-'}")
+
+
+def service(store: TapeStore, name: str) -> TapeService:
+    """A tape whose clock stands still, so that the same steps give the same entries."""
+    return TapeService(store, name, now=SteppingClock(step=timedelta(0)), new_id=CountingIds(f"fork-of-{name}"))
+
+
+async def append(
+    tape: TapeHandle, given_entries: Sequence[TapeEntry], *, keep_first: bool
+) -> list[tuple[object, ...]] | type[BubbotError]:
+    try:
+        return exactly(await tape.append(given_entries, keep_first=keep_first))
+    except BubbotError as error:
+        return type(error)
+
+
+async def correct(tape: TapeHandle, entry_id: int, content: str | None) -> list[tuple[object, ...]] | type[BubbotError]:
+    try:
+        made = await (tape.hide(entry_id) if content is None else tape.correct(entry_id, content))
+        return exactly([made])
+    except BubbotError as error:
+        return type(error)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with open_bench(tmp_path_factory.mktemp("forks") / "bubbot.db") as opened:
+        yield opened
+
+
+def named(name: str, asked: Sequence[TapeQuery]) -> list[TapeQuery]:
+    return [TapeQuery(name, *(getattr(query, field) for field in TapeQuery.__slots__[1:])) for query in asked]
+
+
+async def forks_and_merges(
+    store: TapeStore, name: str, parent: Sequence[TapeEntry], done: Sequence[Step], asked: Sequence[TapeQuery]
+) -> None:
+    pair = Pair(store, name)
+    await pair.open(parent)
+    for step in done:
+        await pair.do(step)
+    asked = named(name, asked)
+    await pair.same(pair.fork, asked)
+    assert await whole(store, name) == pair.parent
+    await pair.reopen()
+    await pair.same(pair.fork, asked)
+    delta = pair.fork.delta
+    assert (await pair.fork.merge()).delta == delta
+    await pair.same(pair.tape, asked)
+    if pair.archive:
+        archived = await whole(store, pair.archive)
+        assert [entry.id for entry in archived] == [entry.id for entry in pair.parent]
+        assert all(entry.erased for entry in archived) if pair.erase else archived == pair.parent
+
+
+parents = unkeyed(10).map(keyed_apart)
+asking = st.lists(queries(""), min_size=1, max_size=12)
+
+
+@pytest.mark.law("T13")
+@given(parents, st.lists(steps, max_size=6), asking)
+def test_a_fork_in_memory_reads_and_merges_as_a_plain_tape(
+    bench: Bench, parent: list[TapeEntry], done: list[Step], asked: list[TapeQuery]
+) -> None:
+    bench.run(forks_and_merges(InMemoryStore(), bench.fresh(), parent, done, asked))
+
+
+@pytest.mark.law("T13")
+@given(parents, st.lists(steps, max_size=6), asking)
+def test_a_fork_in_sqlite_reads_and_merges_as_a_plain_tape(
+    bench: Bench, parent: list[TapeEntry], done: list[Step], asked: list[TapeQuery]
+) -> None:
+    bench.run(forks_and_merges(bench.store, bench.fresh(), parent, done, asked))
+
+
+@pytest.mark.law("T13")
+@given(parents, appends, asking)
+def test_a_fork_of_one_append_answers_every_query_as_its_parent_will(
+    bench: Bench, parent: list[TapeEntry], done: Append, asked: list[TapeQuery]
+) -> None:
+    """The same with nothing but the two halves: more of the examples reach from one into the other."""
+    bench.run(forks_and_merges(InMemoryStore(), bench.fresh(), parent, [done], asked))
+
+
+@pytest.mark.law("T1", "T13")
+@given(parents, st.lists(steps, max_size=4))
+def test_a_discarded_fork_leaves_every_byte_of_the_database_as_it_was(
+    bench: Bench, parent: list[TapeEntry], done: list[Step]
+) -> None:
+    async def check(name: str) -> None:
+        pair = Pair(bench.store, name)
+        await pair.open(parent)
+        with raw(bench.path) as conn:
+            before = rows(conn)
+        for step in done:
+            await pair.do(step)
+        pair.fork.stage(f"{name}-other", [event("staged")])
+        await pair.fork.save()
+        await pair.fork.discard()
+        with raw(bench.path) as conn:
+            assert rows(conn) == before
+
+    bench.run(check(bench.fresh()))
+
+
+@pytest.mark.law("T3", "T4", "T13")
+@given(parents, st.lists(steps, max_size=4), st.lists(keyed, min_size=1, max_size=2))
+def test_a_merge_that_comes_too_late_changes_nothing_and_the_fork_stays_open(
+    bench: Bench, parent: list[TapeEntry], done: list[Step], meanwhile: list[TapeEntry]
+) -> None:
+    async def check(name: str) -> None:
+        pair = Pair(bench.store, name)
+        await pair.open(parent)
+        for step in done:
+            await pair.do(step)
+        pair.fork.stage(f"{name}-other", [event("staged")])
+        await pair.fork.save()
+        await bench.store.append([Batch(name, tuple(meanwhile), keep_first=True), Batch(name, (event("late"),))])
+        with raw(bench.path) as conn:
+            before = rows(conn)
+        merged = await merge(pair.fork)
+        with raw(bench.path) as conn:
+            assert (merged, rows(conn) == before) == ((False, True) if not pair.archive else (True, False))
+        open_ids = [record.id for record in await bench.store.forks()]
+        assert (pair.fork.id in open_ids) is not merged
+        await pair.fork.discard()
+
+    bench.run(check(bench.fresh()))
+
+
+async def merge(fork: ForkedTape) -> bool:
+    try:
+        await fork.merge()
+    except BubbotError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""A generated query means the same to `evaluate`, to SQLite and to the store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bubbot.errors import AnchorNotFound
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.query import TapeQuery, evaluate
+from bubbot.tape.store import Batch, Reset
+from tests.property.bench import Answer, Bench, answer
+from tests.property.bench import bench as open_bench
+from tests.property.strategies import exactly, keyed_apart, queries, unkeyed
+from tests.tapes import whole
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    path: Path = tmp_path_factory.mktemp("queries") / "bubbot.db"
+    with open_bench(path) as opened:
+        yield opened
+
+
+def meant(entries: tuple[TapeEntry, ...], query: TapeQuery) -> Answer:
+    try:
+        return exactly(evaluate(entries, query))
+    except AnchorNotFound as error:
+        return type(error)
+
+
+@pytest.mark.law("T9")
+@given(
+    written=unkeyed(14).map(keyed_apart),
+    erased=st.sets(st.integers(1, 14), max_size=4),
+    asked=st.lists(queries(""), min_size=1, max_size=12),
+)
+def test_every_store_answers_a_query_as_evaluate_does(
+    bench: Bench, written: list[TapeEntry], erased: set[int], asked: list[TapeQuery]
+) -> None:
+    async def check(tape: str, eraser: str) -> None:
+        memory = InMemoryStore()
+        for store in (bench.store, memory):
+            await store.append([Batch(tape, tuple(written))])
+            if erased:
+                how = Reset(f"{eraser}@old", erase=True, also=((tape, tuple(erased)),))
+                await store.reset(eraser, how, [event("tape/erased")])
+        entries = await whole(bench.store, tape)
+        assert exactly(entries) == exactly(await whole(memory, tape))
+        for query in (replace(query, tape=tape) for query in asked):
+            wanted = meant(entries, query)
+            assert await answer(bench.store, query) == wanted
+            assert await answer(memory, query) == wanted
+
+    bench.run(check(bench.fresh(), bench.fresh()))
+
+
+@pytest.mark.law("T15", "T18")
+@given(written=unkeyed(14))
+def test_every_entry_comes_back_as_it_was_given(bench: Bench, written: list[TapeEntry]) -> None:
+    async def check(tape: str) -> None:
+        await bench.store.append([Batch(tape, tuple(written))])
+        given_ids = [entry.stored(place) for place, entry in enumerate(written, 1)]
+        assert exactly(await whole(bench.store, tape)) == exactly(given_ids)
+        assert (await bench.store.audit(tape)).findings == ()
+
+    bench.run(check(bench.fresh()))

@@ -1,0 +1,195 @@
+"""SQLite against the store in memory, step by step: the same results, the same errors, the same tapes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from bubbot.errors import BubbotError
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.store import Batch, ForkRecord, Reset, TapeStore
+from tests.doubles import CountingSalt, SteppingClock
+from tests.property.strategies import KEYS, entries, exactly, names, queries
+
+pytestmark = pytest.mark.law("T2", "T3", "T4", "T5", "T9", "T13", "T17")
+
+TAPES = ("one", "two", "three")
+CONTENTS = st.sampled_from("ab")
+
+Reach: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
+
+tapes = st.sampled_from(TAPES)
+small = st.builds(
+    lambda content, key: TapeEntry("message", {"content": content}, {}, "2026-11-21", key),
+    CONTENTS,
+    st.none() | st.sampled_from(KEYS[:3]),
+)
+given_entries = st.lists(small | entries(st.none() | st.sampled_from(KEYS)), max_size=3).map(tuple)
+# The head a batch expects, counted from the one it will find: mostly none, sometimes right, sometimes stale.
+offsets = st.sampled_from([None, None, None, 0, 0, -1, 1])
+staged = st.lists(st.builds(Batch, tapes, given_entries, keep_first=st.booleans()), max_size=3).map(tuple)
+# Named by a reset: entries of other tapes, existing or not, some of them twice.
+also = st.lists(st.tuples(tapes, st.lists(st.integers(1, 6), max_size=3).map(tuple)), max_size=2).map(tuple)
+
+
+def shown(result: Any) -> Any:
+    """A result in a form that tells 1 from 1.0 and has no hashes, which one store keeps and the other does not."""
+    if isinstance(result, TapeEntry):
+        return exactly([result])
+    if isinstance(result, (list, tuple)):
+        return [shown(item) for item in result]
+    return result
+
+
+class StoreMachine(RuleBasedStateMachine):
+    forks = Bundle("forks")
+    blobs = Bundle("blobs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = Path(tempfile.mkdtemp(prefix="bubbot-machine-"))
+        self.salt = CountingSalt()
+        self.numbers = count(1)
+        self.memory = InMemoryStore()
+        self.sqlite = self.opened()
+
+    def opened(self) -> SqliteStore:
+        return self.runner.run(open_store(self.folder / "bubbot.db", salt=self.salt, now=SteppingClock()))
+
+    def both(self, job: Callable[[TapeStore], Awaitable[Any]]) -> None:
+        """Does the same with both and compares what comes of it."""
+
+        async def outcome(store: TapeStore) -> Any:
+            try:
+                return shown(await job(store))
+            except BubbotError as error:
+                return type(error)
+
+        wanted = self.runner.run(outcome(self.memory))
+        assert self.runner.run(outcome(self.sqlite)) == wanted
+
+    def head(self, tape: str) -> int:
+        return self.runner.run(self.memory.head(tape))
+
+    def aside(self, tape: str, *, erase: bool, reach: Reach) -> Reset:
+        others = tuple((name, ids) for name, ids in reach if name != tape)
+        return Reset(f"old@{next(self.numbers)}", erase=erase, also=others)
+
+    @initialize()
+    def begin(self) -> None:
+        self.both(lambda store: store.append([Batch("one", (anchor("session/start"),))]))
+
+    @rule(batches=st.lists(st.tuples(tapes, given_entries, offsets, st.booleans()), min_size=1, max_size=3))
+    def append(self, batches: list[tuple[str, tuple[TapeEntry, ...], int | None, bool]]) -> None:
+        made = [
+            Batch(tape, given, None if offset is None else max(self.head(tape) + offset, 0), keep_first)
+            for tape, given, offset, keep_first in batches
+        ]
+        self.both(lambda store: store.append(made))
+
+    @rule(tape=tapes, name=names)
+    def hand_off(self, tape: str, name: str) -> None:
+        pair = (anchor(name, {"phase": name}), event("handoff", {"name": name}))
+        self.both(lambda store: store.append([Batch(tape, pair)]))
+
+    @rule(asked=st.lists(st.one_of(*[queries(tape) for tape in TAPES]), min_size=1, max_size=4))
+    def fetch(self, asked: list[TapeQuery]) -> None:
+        self.both(lambda store: store.fetch(asked))
+
+    @rule(target=forks, tape=tapes, offset=st.sampled_from([0, 0, 0, 1]), held=staged)
+    def open_fork(self, tape: str, offset: int, held: tuple[Batch, ...]) -> str:
+        record = ForkRecord(f"fork-{next(self.numbers)}", tape, self.head(tape) + offset, held)
+        self.both(lambda store: store.open_fork(record))
+        return record.id
+
+    @rule(fork=forks, held=staged, erase=st.none() | st.booleans(), reach=also)
+    def extend_fork(self, fork: str, held: tuple[Batch, ...], erase: bool | None, reach: Reach) -> None:
+        how = None if erase is None else self.aside("", erase=erase, reach=reach)
+        self.both(lambda store: store.extend_fork(fork, held, how))
+
+    @rule(fork=forks, more=staged, offset=offsets, reset=st.sampled_from([None, None, None, False, True]), reach=also)
+    def merge_fork(
+        self,
+        fork: str,
+        more: tuple[Batch, ...],
+        offset: int | None,
+        reset: bool | None,
+        reach: Reach,
+    ) -> None:
+        tape = TAPES[next(self.numbers) % len(TAPES)]
+        head = 0 if reset is not None else self.head(tape)
+        own = Batch(tape, (event("merged"),), None if offset is None else max(head + offset, 0))
+        how = None if reset is None else (tape, self.aside(tape, erase=reset, reach=reach))
+        fact = [Batch(tape, (event("tape/erased"),))] if reset else []
+        self.both(lambda store: store.merge_fork(fork, [own, *more, *fact], how))
+
+    @rule(fork=forks)
+    def drop_fork(self, fork: str) -> None:
+        self.both(lambda store: store.drop_fork(fork))
+
+    @rule(tape=tapes, erase=st.booleans(), first=given_entries, fact=st.sampled_from([True, True, False]), reach=also)
+    def reset(
+        self,
+        tape: str,
+        erase: bool,
+        first: tuple[TapeEntry, ...],
+        fact: bool,
+        reach: Reach,
+    ) -> None:
+        how = self.aside(tape, erase=erase, reach=reach)
+        begin: Sequence[TapeEntry] = (*first, event("tape/erased")) if fact else first
+        self.both(lambda store: store.reset(tape, how, begin))
+
+    @rule(target=blobs, tape=tapes, data=st.sampled_from([b"", b"a", b"b" * 50]))
+    def put_blob(self, tape: str, data: bytes) -> Any:
+        self.both(lambda store: store.put_blob(tape, data))
+        return multiple(self.runner.run(self.memory.put_blob(tape, data)))
+
+    @rule(tape=tapes, digest=blobs)
+    def get_blob(self, tape: str, digest: str) -> None:
+        self.both(lambda store: store.get_blob(tape, digest))
+
+    @rule()
+    def reopen(self) -> None:
+        self.runner.run(self.sqlite.aclose())
+        self.sqlite = self.opened()
+
+    @invariant()
+    def the_tapes_are_the_same(self) -> None:
+        async def everything(store: TapeStore) -> Any:
+            listed = await store.tapes()
+            found = await store.fetch([TapeQuery(tape.name) for tape in listed])
+            heads = [(tape.name, tape.head, tape.archived_from, tape.erased) for tape in listed]
+            return heads, found, await store.forks()
+
+        self.both(everything)
+
+    def teardown(self) -> None:
+        try:
+            audit = self.runner.run(self.sqlite.audit())
+            assert {finding.what for finding in audit.findings} <= {"erased"}
+            entries_erased = sum(tape.erased for tape in self.runner.run(self.memory.tapes()))
+            assert len(audit.findings) == entries_erased
+        finally:
+            self.runner.run(self.sqlite.aclose())
+            self.runner.close()
+            shutil.rmtree(self.folder)
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=25)

@@ -1,0 +1,293 @@
+"""A bot put together from its real parts over any store, with a channel that keeps what it is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from bubbot.channel import Inbound, Outbound, Part, Receipt, Receive, Role, Sender
+from bubbot.errors import DeliveryFailed
+from bubbot.gateway.inbound import InboundGate
+from bubbot.gateway.outbound import Deliverer
+from bubbot.inbox import Inbox, inbox_tape
+from bubbot.model import Model, ModelEvent, ModelRequest, ModelTraits
+from bubbot.models.scripted import ScriptedModel
+from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.outbox import Outbox, outbox_tape
+from bubbot.runtime.app import AppRuntime
+from bubbot.runtime.calls import CallRunner, ToolSettings
+from bubbot.runtime.commands import CommandRunner
+from bubbot.runtime.compose import Composer, ComposeSettings
+from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.recovery import Recovered, recover
+from bubbot.runtime.runner import ModelRunner, RunnerSettings
+from bubbot.runtime.session import ChannelLink, SessionDeps
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.tool import Tool, Toolbox
+from bubbot.tools.memory import memory_tools
+from bubbot.tools.result import result_tools
+from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
+from bubbot.tools.tape import tape_tools
+from bubbot.turn import TurnResult
+from tests.doubles import CountingIds, SteppingClock
+
+WAIT = 10.0
+"""Seconds any wait of these tests may take."""
+CHANNEL = "test"
+HOME = "test:home"
+
+
+class Played(ScriptedModel):
+    """A scripted model that plays its steps one after another, whatever it is asked; the last stands for the rest."""
+
+    def __init__(self, *steps: Mapping[str, Any], traits: ModelTraits | None = None) -> None:
+        super().__init__(traits=traits)
+        self._steps = list(steps)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `Model.stream`."""
+        self._default = [self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]]
+        async for item in super().stream(request):
+            yield item
+
+
+def says(text: str) -> dict[str, Any]:
+    """A step that answers."""
+    return {"text": text}
+
+
+def calls(name: str, /, *, id: str | None = None, **arguments: Any) -> dict[str, Any]:
+    """A step that calls one tool."""
+    call: dict[str, Any] = {"name": name, "arguments": arguments}
+    return {"calls": [call if id is None else {**call, "id": id}]}
+
+
+class KeptChannel:
+    """See `Channel`. `sent` are the parts that went out; each error of `failures` meets one sending, oldest first."""
+
+    def __init__(self, name: str = CHANNEL) -> None:
+        self.name = name
+        self.sent: list[Part] = []
+        self.failures: list[DeliveryFailed] = []
+        self.limit = 1_000_000
+
+    async def run(self, receive: Receive) -> None:
+        """Receives nothing by itself."""
+        await asyncio.Event().wait()
+
+    def parts(self, outbound: Outbound) -> Sequence[Part]:
+        """Cut every `limit` characters."""
+        text = outbound.text
+        pieces = [text[start : start + self.limit] for start in range(0, len(text), self.limit)] or [""]
+        return [Part(outbound.chat, piece, outbound.thread, outbound.reply_to) for piece in pieces]
+
+    async def send(self, part: Part) -> Receipt:
+        """Keeps the part."""
+        if self.failures:
+            raise self.failures.pop(0)
+        self.sent.append(part)
+        return Receipt(f"p{len(self.sent)}")
+
+    @property
+    def texts(self) -> list[str]:
+        """What people have read."""
+        return [part.text for part in self.sent]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a bench is made with, where a test needs something else than usual."""
+
+    tools: Sequence[Tool] = ()
+    role: Role = Role.OWNER
+    compose: ComposeSettings = field(default_factory=ComposeSettings)
+    calls: ToolSettings = field(default_factory=ToolSettings)
+    run: RunnerSettings = field(default_factory=RunnerSettings)
+    at_once: int = 8
+    waits: Sequence[float] = ()
+    zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
+
+
+@dataclass
+class Bench:
+    """A running bot of one channel. `exported` are the memories that resets wrote."""
+
+    store: TapeStore
+    model: Model
+    channel: KeptChannel
+    app: AppRuntime
+    inbox: Inbox
+    outbox: Outbox
+    deliverer: Deliverer
+    gate: InboundGate
+    toolbox: Toolbox
+    exported: dict[str, str]
+    service: Callable[[str], TapeService]
+    new_id: CountingIds
+
+    def inbound(self, text: str, *, chat: str = "home", sender: str = "1", id: str | None = None) -> Inbound:
+        """A message to the bot; each has an external id of its own unless one is given."""
+        external = id or f"m-{self.new_id()}"
+        return Inbound(self.channel.name, external, chat, Sender(sender, "Ann"), text, "2026-11-21T20:21:00+00:00")
+
+    async def post(self, text: str, **given: Any) -> asyncio.Future[TurnResult]:
+        """Hands a message in and returns the future of its turn."""
+        result = await self.gate.accept(self.inbound(text, **given))
+        assert result is not None, "the message was accepted before"
+        return result
+
+    async def say(self, text: str, **given: Any) -> TurnResult:
+        """Hands a message in and waits for its turn."""
+        async with asyncio.timeout(WAIT):
+            return await (await self.post(text, **given))
+
+    async def recover(self) -> Recovered:
+        """What a process does first."""
+        return await recover(self.store, [self.inbox], self.service)
+
+    async def resume(self) -> list[TurnResult]:
+        """Recovers, and waits for the turns that are owed."""
+        recovered = await self.recover()
+        await self.deliverer.resume()
+        async with asyncio.timeout(WAIT):
+            return [await self.gate.resume(one) for one in recovered.open]
+
+    async def kill(self) -> None:
+        """Cancels every session from outside, as the end of the process does."""
+        tasks = list(self.app._tasks.values())
+        for task in tasks:
+            task.cancel()
+        async with asyncio.timeout(WAIT):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def tape(self, session: str = HOME) -> TapeService:
+        """A session's tape."""
+        return session_service(self.service, session)
+
+    async def entries(self, tape: str = HOME) -> tuple[TapeEntry, ...]:
+        """Everything on a tape."""
+        return (await self.store.fetch([TapeQuery(tape)]))[0]
+
+    async def events(self, name: str, tape: str = HOME) -> list[JsonObject]:
+        """The data of the events of this name."""
+        return [entry.payload["data"] for entry in await self.entries(tape) if entry.name == name]
+
+    @property
+    def requests(self) -> list[ModelRequest]:
+        """What a scripted model was asked, oldest first."""
+        assert isinstance(self.model, ScriptedModel)
+        return self.model.requests
+
+
+def session_service(service: Callable[[str], TapeService], session: str) -> TapeService:
+    """In these tests a session's tape has the session's name."""
+    made = service(session)
+    made.session = session
+    return made
+
+
+@asynccontextmanager
+async def running(
+    store: TapeStore,
+    model: Model,
+    options: Options | None = None,
+    *,
+    channel: KeptChannel | None = None,
+    life: str = "first",
+) -> AsyncIterator[Bench]:
+    """A bot for the block; whatever it still does at the end is cancelled from outside.
+
+    `life` goes into every id: two benches over one store are two processes, one after the other.
+    """
+    options = options or Options()
+    async with asyncio.TaskGroup() as group:
+        bench = _bench(store, model, options, channel or KeptChannel(), (group, CountingIds(life)))
+        yield bench
+        await bench.kill()
+
+
+def _bench(
+    store: TapeStore,
+    model: Model,
+    options: Options,
+    channel: KeptChannel,
+    life: tuple[asyncio.TaskGroup, CountingIds],
+) -> Bench:
+    clock, (group, new_id) = SteppingClock(), life
+
+    def service(name: str) -> TapeService:
+        return TapeService(store, name, now=clock, new_id=new_id)
+
+    inbox = Inbox(service(inbox_tape(channel.name)), new_id)
+    outbox = Outbox(service(outbox_tape(channel.name)))
+    deliverer = Deliverer(channel, outbox, waits=options.waits)
+    exported: dict[str, str] = {}
+    link = ChannelLink(channel.name, inbox.name, outbox_tape(channel.name), channel.parts, lambda _: options.role)
+    loop, toolbox = _loop(model, options, (inbox.name, link.outbox), exported)
+    deps = SessionDeps(
+        loop=loop,
+        now=clock,
+        new_id=new_id,
+        zone=options.zone,
+        retention_days=30,
+        limit=asyncio.Semaphore(options.at_once),
+        deliver=lambda _, intent: deliverer.deliver(intent),
+    )
+    app = AppRuntime({channel.name: link}, deps, lambda session: session_service(service, session), group)
+    gate = InboundGate(inbox, app, deliverer.tell)
+    return Bench(store, model, channel, app, inbox, outbox, deliverer, gate, toolbox, exported, service, new_id)
+
+
+def _loop(
+    model: Model, options: Options, traces: Sequence[str], exported: dict[str, str]
+) -> tuple[AgentLoop, Toolbox]:
+    composer = Composer(
+        model, options.compose, lambda role: tuple(one.spec() for one in toolbox.for_model(role))
+    )
+
+    def export(session: str, text: str) -> str:
+        exported[session] = text
+        return f"exports/{session}.md"
+
+    toolbox = Toolbox(
+        [
+            help_tool(lambda: tuple(toolbox)),
+            *session_tools(),
+            context_tool(composer),
+            reset_tool(traces, export),
+            *tape_tools(),
+            *memory_tools(retention_days=30, recent_days=7),
+            *result_tools(),
+            *options.tools,
+        ]
+    )
+    runner = CallRunner(toolbox, options.calls)
+    commands = CommandRunner(toolbox, runner, lambda: 0.0)
+    steps = ModelRunner(composer, runner, options.run, lambda: 0.0)
+    return AgentLoop(commands, steps, has_model=not isinstance(model, UnconfiguredModel)), toolbox
+
+
+def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:
+    """What was said in this role."""
+    return [
+        entry.payload["content"]
+        for entry in entries
+        if entry.kind == Kind.MESSAGE and entry.payload.get("role") == role
+    ]
+
+
+def asked(request: ModelRequest) -> list[tuple[str, Any]]:
+    """A request's messages as role and content."""
+    return [(message["role"], message["content"]) for message in request.messages]
+
+
+def at(clock: SteppingClock) -> str:
+    """A date for an entry that is written by hand."""
+    return timestamp(clock())

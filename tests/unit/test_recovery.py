@@ -1,0 +1,276 @@
+"""What an earlier process left open: merged as it is, counted, run again, and given up in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bubbot.inbox import Inbox, inbox_tape
+from bubbot.models.scripted import ScriptedModel
+from bubbot.runtime.recovery import recover
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite import open_store
+from bubbot.tape.entry import event
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.texts import GAVE_UP, OUTCOME_UNKNOWN
+from bubbot.tool import NoArgs, Tool, tool
+from bubbot.turn import Turn
+from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.tapes import note, notes
+from tests.turns import HOME, WAIT, Bench, KeptChannel, Options, Played, calls, running, says, texts_of
+
+
+@dataclass
+class Gate:
+    """A tool that stands still until it is let through; `entered` says that it runs."""
+
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tool(self) -> Tool:
+        @tool("wait.here")
+        async def wait_here(turn: Turn, args: NoArgs) -> str:
+            """Stands still."""
+            self.entered.set()
+            await self.opened.wait()
+            return "went on"
+
+        return wait_here
+
+
+async def cut_off(store: TapeStore, text: str = "do it", *, life: str = "first") -> None:
+    """A process that dies while a tool runs."""
+    gate = Gate()
+    model = Played(calls("wait_here", id="c1"), says("never"))
+    async with running(store, model, Options(tools=[gate.tool()]), life=life) as bench:
+        await bench.post(text)
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+        await bench.kill()
+
+
+@pytest.mark.law("T14")
+async def test_a_turn_cancelled_from_outside_stays_an_open_fork_with_its_calls(store: TapeStore) -> None:
+    await cut_off(store)
+    (record,) = await store.forks()
+    names = [entry.name or entry.kind for batch in record.staged for entry in batch.entries]
+    assert names[:3] == ["session/start", "turn/start", "message"]
+    assert names[-2:] == ["tool_call", "loop.step"]
+    assert await store.head(HOME) == 0
+
+
+@pytest.mark.law("T14")
+async def test_recovery_merges_the_fork_with_the_outcome_unknown_and_the_interruption(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        found = await bench.recover()
+        assert found.interrupted == 1
+        result, last = (await bench.entries())[-2:]
+        assert [item["content"] for item in result.payload["results"]] == [OUTCOME_UNKNOWN]
+        assert (last.name, last.meta["turn"]) == ("turn/interrupted", last.payload["data"]["turn"])
+        assert last.meta["turn"] == result.meta["turn"]
+        assert await store.forks() == []
+
+
+async def test_what_was_interrupted_is_owed_still_with_its_attempts_counted(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        (owed,) = (await bench.recover()).open
+        assert (owed.inbound.text, owed.attempts) == ("do it", 1)
+        assert await bench.events("inbox/done", bench.inbox.name) == []
+
+
+async def test_a_second_recovery_finds_nothing_more_to_merge_and_the_same_debt(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        first = await bench.recover()
+        head = await store.head(HOME)
+        again = await bench.recover()
+        assert (again.interrupted, again.open, await store.head(HOME)) == (0, first.open, head)
+
+
+async def test_a_run_again_cites_the_message_that_is_on_the_tape(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        (result,) = await bench.resume()
+        assert (result.status, result.text) == ("answered", "You said: do it")
+        assert texts_of(await bench.entries(), "user") == ["do it"]
+        assert [start["attempt"] for start in await bench.events("turn/start")] == [1, 2]
+        assert bench.channel.texts == ["You said: do it"]
+
+
+async def test_a_run_again_sees_what_the_interrupted_attempt_had_done(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, Played(says("done")), life="second") as bench:
+        await bench.resume()
+        roles = [message["role"] for message in bench.requests[0].messages]
+        assert roles == ["assistant", "user", "assistant", "tool"]
+        assert bench.requests[0].messages[-1]["content"] == OUTCOME_UNKNOWN
+
+
+async def test_an_answered_run_again_is_owed_no_more(store: TapeStore) -> None:
+    await cut_off(store)
+    async with running(store, ScriptedModel(), life="second") as bench:
+        await bench.resume()
+        assert (await bench.recover()).open == ()
+
+
+@pytest.mark.law("T14")
+async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: TapeStore) -> None:
+    await cut_off(store)
+    gate = Gate()
+    options = Options(tools=[gate.tool()])
+    async with running(store, Played(calls("wait_here")), options, life="second") as bench:
+        (owed,) = (await bench.recover()).open
+        bench.gate.resume(owed)
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+        await bench.kill()
+    async with running(store, ScriptedModel(), life="third") as bench:
+        (result,) = await bench.resume()
+        assert (result.status, result.text) == ("failed", GAVE_UP)
+        assert bench.requests == []
+        assert bench.channel.texts == [GAVE_UP]
+        assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == "error"] == ["interrupted"]
+        assert (await bench.recover()).open == ()
+        assert texts_of(await bench.entries(), "user") == ["do it"]
+
+
+async def test_after_giving_up_the_next_message_is_answered(store: TapeStore) -> None:
+    for life in ("first", "second"):
+        await _begun_again(store, life)
+    async with running(store, ScriptedModel(), life="third") as bench:
+        await bench.resume()
+        assert (await bench.say("hello")).text == "You said: hello"
+
+
+async def _begun_again(store: TapeStore, life: str) -> None:
+    gate = Gate()
+    async with running(store, Played(calls("wait_here")), Options(tools=[gate.tool()]), life=life) as bench:
+        recovered = await bench.recover()
+        if recovered.open:
+            bench.gate.resume(recovered.open[0])
+        else:
+            await bench.post("poison")
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+
+
+async def test_messages_that_waited_behind_the_interrupted_one_are_answered_in_order(store: TapeStore) -> None:
+    gate = Gate()
+    async with running(store, Played(calls("wait_here")), Options(tools=[gate.tool()])) as bench:
+        for text in ("one", "two", "three"):
+            await bench.post(text)
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+    async with running(store, ScriptedModel(), life="second") as bench:
+        results = await bench.resume()
+        assert [result.text for result in results] == ["You said: one", "You said: two", "You said: three"]
+        assert bench.channel.texts == [result.text for result in results]
+
+
+async def test_a_message_that_no_turn_had_begun_is_no_attempt(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        await bench.inbox.accept(bench.inbound("hello"))
+        (owed,) = (await bench.recover()).open
+        assert owed.attempts == 0
+
+
+async def test_a_message_after_a_handoff_in_the_interrupted_turn_is_cited_too(memory_store: InMemoryStore) -> None:
+    gate = Gate()
+    model = Played(calls("tape_handoff", name="phase/two", summary="s"), calls("wait_here"))
+    async with running(memory_store, model, Options(tools=[gate.tool()])) as bench:
+        await bench.post("plan it")
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+    async with running(memory_store, ScriptedModel(), life="second") as bench:
+        await bench.resume()
+        assert texts_of(await bench.entries(), "user") == ["plan it"]
+        assert [text for role, text in _said(bench) if role == "user"] == ["[2026-11-21 20:21] plan it"]
+
+
+def _said(bench: Bench) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in bench.requests[-1].messages]
+
+
+async def test_a_recovered_fork_whose_parent_grew_meanwhile_still_merges(store: TapeStore) -> None:
+    await cut_off(store)
+    await store.append([notes("from elsewhere", tape=HOME)])
+    async with running(store, ScriptedModel(), life="second") as bench:
+        assert (await bench.recover()).interrupted == 1
+        entries = await bench.entries()
+        assert texts_of(entries, "user") == ["from elsewhere", "do it"]
+        assert [entry.id for entry in entries] == list(range(1, len(entries) + 1))
+        assert await store.forks() == []
+        assert len(await bench.events("inbox/interrupted", bench.inbox.name)) == 1
+
+
+async def test_what_was_staged_for_other_tapes_is_merged_with_the_fork(
+    store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    fork = await TapeService(store, HOME, now=clock, new_id=ids).open_fork([note("a")])
+    fork.stage("elsewhere", [event("job/ran", {"job": "j"})])
+    await fork.save()
+    async with running(store, ScriptedModel()) as bench:
+        await bench.recover()
+        assert await bench.events("job/ran", "elsewhere") == [{"job": "j"}]
+
+
+async def test_the_forks_of_channels_that_do_not_run_here_are_left_alone(
+    store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await cut_off(store)
+    other = Inbox(TapeService(store, inbox_tape("other"), now=clock, new_id=ids), ids)
+    found = await recover(store, [other], lambda name: TapeService(store, name, now=clock, new_id=ids))
+    assert (found.interrupted, found.open) == (0, ())
+    assert len(await store.forks()) == 1
+
+
+async def test_a_fork_that_no_message_began_is_merged_by_whoever_starts(
+    store: TapeStore, clock: SteppingClock, ids: CountingIds
+) -> None:
+    await TapeService(store, "notes", now=clock, new_id=ids).open_fork([note("kept")])
+    async with running(store, ScriptedModel()) as bench:
+        assert (await bench.recover()).interrupted == 1
+        assert texts_of(await bench.entries("notes"), "user") == ["kept"]
+
+
+async def test_an_answer_that_was_merged_and_not_delivered_is_delivered_at_the_next_start(store: TapeStore) -> None:
+    class Deaf(KeptChannel):
+        """Never comes back from sending."""
+
+        async def send(self, part: object) -> None:  # type: ignore[override]
+            reached.set()
+            await asyncio.Event().wait()
+
+    reached = asyncio.Event()
+    async with running(store, ScriptedModel(), channel=Deaf()) as bench:
+        await bench.post("hello")
+        async with asyncio.timeout(WAIT):
+            await reached.wait()
+    async with running(store, ScriptedModel(), life="second") as bench:
+        assert await bench.resume() == []
+        assert bench.channel.texts == ["You said: hello"]
+        assert bench.requests == []
+        (receipt,) = await bench.events("outbox/receipt", "bubbot/outbox/test")
+        assert receipt["resumed"] is True
+
+
+async def test_a_real_file_remembers_an_interrupted_turn(tmp_path: Path, clock: SteppingClock) -> None:
+    first = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=clock)
+    try:
+        await cut_off(first)
+    finally:
+        await first.aclose()
+    second = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=clock)
+    try:
+        async with running(second, ScriptedModel(), life="second") as bench:
+            (result,) = await bench.resume()
+            assert result.text == "You said: do it"
+        assert (await second.audit()).findings == ()
+    finally:
+        await second.aclose()
