@@ -60,11 +60,11 @@ class ModelRequest:
     def as_bytes(self) -> bytes:
         """The canonical bytes of the whole request; equal bytes mean an equal request."""
         body = {
-            "messages": [{"role": "system", "content": self.system}, *(thaw(message) for message in self.messages)],
+            "messages": [{"role": "system", "content": self.system}, *self.messages],
             "tools": [tool.as_json() for tool in self.tools],
-            "parameters": thaw(self.parameters),
+            "parameters": self.parameters,
         }
-        return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+        return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict).encode()
 
     def digest(self) -> str:
         """SHA-256 of `as_bytes`, in hex."""

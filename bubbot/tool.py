@@ -130,6 +130,7 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
+        self._specs = {one.name: one.spec() for one in self._tools if one.for_model}
         self._names: dict[str, Tool] = {}
         for one in self._tools:
             for name in dict.fromkeys((one.name, one.provider_name, *one.commands)):
@@ -153,6 +154,10 @@ class Toolbox:
     def for_model(self, role: Role) -> tuple[Tool, ...]:
         """The tools a model may call on behalf of this role."""
         return tuple(one for one in self._tools if one.for_model and role.at_least(one.role))
+
+    def specs(self, role: Role) -> tuple[ToolSpec, ...]:
+        """`for_model` as a provider sees it; made once, since a schema takes a millisecond."""
+        return tuple(self._specs[one.name] for one in self.for_model(role))
 
     def for_person(self, role: Role) -> tuple[Tool, ...]:
         """The commands this role may type."""

@@ -205,7 +205,7 @@ def _loop(settings: Settings, home: Home, model: Model, traces: Sequence[str], w
     composer = Composer(
         model,
         ComposeSettings(settings.context.selector, prompt, settings.memory.retention_days, settings.memory.recent_days),
-        lambda role: tuple(one.spec() for one in toolbox.for_model(role)),
+        lambda role: toolbox.specs(role),  # noqa: PLW0108 - the toolbox is made below
     )
     toolbox = Toolbox(
         [

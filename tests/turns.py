@@ -14,7 +14,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.model import Model, ModelEvent, ModelRequest, ModelTraits
+from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
@@ -56,6 +56,30 @@ class Played(ScriptedModel):
         self._default = [self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]]
         async for item in super().stream(request):
             yield item
+
+
+class Replying(ScriptedModel):
+    """A model whose stream is made by a function; `requests` are kept as the scripted one does."""
+
+    def __init__(self, stream: Callable[[ModelRequest], AsyncIterator[ModelEvent]]) -> None:
+        super().__init__()
+        self._made = stream
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `Model.stream`."""
+        self.requests.append(request)
+        async for item in self._made(request):
+            yield item
+
+
+def replying(*replies: ModelReply) -> Replying:
+    """A model that gives these replies, one for each request."""
+    left = list(replies)
+
+    async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield left.pop(0)
+
+    return Replying(stream)
 
 
 def says(text: str) -> dict[str, Any]:
@@ -272,6 +296,11 @@ def _loop(
     commands = CommandRunner(toolbox, runner, lambda: 0.0)
     steps = ModelRunner(composer, runner, options.run, lambda: 0.0)
     return AgentLoop(commands, steps, has_model=not isinstance(model, UnconfiguredModel)), toolbox
+
+
+def toolbox(model: Model, options: Options | None = None) -> Toolbox:
+    """The tools of a bench."""
+    return _loop(model, options or Options(), (), {})[1]
 
 
 def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bubbot.errors import ModelOverflow
+from bubbot.runtime.calls import clean
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.handle import spans_of
 from bubbot.turn import Turn
@@ -10,6 +11,6 @@ from bubbot.turn import Turn
 
 async def overflow_handoff(turn: Turn, error: ModelOverflow) -> None:
     """Opens a new window that keeps the messages the turn answers, and makes it durable."""
-    state = {"reason": "context_length_exceeded", "error": str(error)}
+    state = {"reason": "context_length_exceeded", "error": clean(str(error))}
     await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
     await turn.tape.save()

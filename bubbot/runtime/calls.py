@@ -10,6 +10,7 @@ from typing import Any
 
 from bubbot.errors import BubbotError, ModelError, ToolFailed, ToolRetry
 from bubbot.model import ToolCall
+from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import repeated_call
 from bubbot.tool import Rerun, Tool, Toolbox
@@ -17,6 +18,10 @@ from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
 
+PAGE = 8_000
+"""Characters that `result.read` shows at once, unless it is asked for fewer."""
+PAGE_FRAME = 80
+"""Characters that may stand around a page, so that the page itself is not cut."""
 REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
 
@@ -54,21 +59,29 @@ class CallRunner:
         self._settings = settings
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: Repeats) -> list[dict[str, Any]]:
-        """A result for each call, in order. Raises `ModelError` where the model does not stop repeating itself."""
-        results = []
-        for call in calls:
-            times = repeats.seen(call)
-            if times > REPEAT_LIMIT:
-                raise ModelError(repeated_call(call.name))
-            if times == REPEAT_LIMIT:
-                text, failed = f"this is the same call {times} times in a row; it was not run. Try another way.", True
-            else:
-                text, failed = await self._one(turn, call)
-            result: dict[str, Any] = {"tool_call_id": call.id, "content": text}
-            if failed:
-                result["is_error"] = True
-            results.append(result)
+        """A result for each call, in order. Raises `ModelError` where the model does not stop repeating itself.
+
+        Where it raises or is cancelled, the results there are by then are appended to the turn's tape.
+        """
+        results: list[dict[str, Any]] = []
+        try:
+            for call in calls:
+                text, failed = await self._counted(turn, call, repeats)
+                result: dict[str, Any] = {"tool_call_id": call.id, "content": text}
+                results.append(result | {"is_error": True} if failed else result)
+        except BaseException:
+            if results:
+                await turn.tape.append([make.tool_result(results)])
+            raise
         return results
+
+    async def _counted(self, turn: Turn, call: ToolCall, repeats: Repeats) -> tuple[str, bool]:
+        times = repeats.seen(call)
+        if times > REPEAT_LIMIT:
+            raise ModelError(repeated_call(call.name))
+        if times == REPEAT_LIMIT:
+            return f"this is the same call {times} times in a row; it was not run. Try another way.", True
+        return await self._one(turn, call)
 
     async def _one(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
         try:
@@ -86,10 +99,15 @@ class CallRunner:
     async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | Rerun:
         """The tool's output. Raises what the tool raised, or `ToolFailed` when it ran out of time."""
         try:
-            async with asyncio.timeout(self._settings.timeout):
-                return await tool.run(turn, args)
+            async with asyncio.timeout(self._settings.timeout) as limit:
+                output: object = await tool.run(turn, args)
         except TimeoutError:
+            if not limit.expired():
+                raise  # the tool's own
             raise ToolFailed(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
+        if not isinstance(output, (str, Rerun)):
+            raise ToolFailed(f"{tool.name} gave back a {type(output).__name__} where text was due")
+        return output
 
     async def shown(self, tape: TapeHandle, text: str) -> str:
         """The text as a model is shown it: a long one is kept whole beside the tape and cut, with a pointer."""
@@ -98,12 +116,14 @@ class CallRunner:
         if len(text) <= limit:
             return text
         handle = await tape.put_blob(text.encode())
+        page = max(limit - PAGE_FRAME, limit // 4)
+        size = f", limit={page}" if page < PAGE else ""
         return (
             f"{text[: limit // 2]}\n… [cut: {len(text)} characters in all; "
-            f'read on with result_read(handle="{handle}", offset={limit // 2})]'
+            f'read on with result_read(handle="{handle}", offset={limit // 2}{size})]'
         )
 
 
 def clean(text: str) -> str:
-    """Text that can be stored: lone surrogates become replacement characters."""
-    return text.encode("utf-8", "replace").decode()
+    """Text that can be stored: halves of a surrogate pair are joined, lone ones become replacement characters."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -18,7 +18,7 @@ from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
 
-_KEYED = re.compile(r'(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>[^"]*)"|(?P<plain>\S*))')
+_KEYED = re.compile(r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>[^"]*)"|(?P<plain>\S*))')
 _WORD = re.compile(r"\S+")
 
 
@@ -85,14 +85,13 @@ def parse(line: str, toolbox: Toolbox) -> tuple[Tool, ToolArgs]:
     body = line.strip().removeprefix(COMMAND_PREFIX).strip()
     if not body:
         raise CommandError("a command is a comma and a name, such as ,help")
-    name, _, rest = body.partition(" ")
-    name, newline, tail = name.partition("\n")
+    name, *rest = body.split(maxsplit=1)
     try:
         tool = toolbox.find(name)
     except ToolError as error:
         raise CommandError(str(error).replace("there is no ", "there is no command ,")) from error
     try:
-        return tool, tool.checked(_values(tool, f"{tail} {rest}" if newline else rest))
+        return tool, tool.checked(_values(tool, rest[0] if rest else ""))
     except ToolRetry as error:
         raise CommandError(f"{error}. The form is: {usage(tool)}") from error
 

@@ -81,14 +81,14 @@ def _start(record: ForkRecord) -> list[tuple[str, int]]:
 
 def _unfinished(delta: Sequence[TapeEntry]) -> list[TapeEntry]:
     """Results that say that nothing is known, for the calls that have none."""
-    asked = [call["id"] for entry in delta if entry.kind == Kind.TOOL_CALL for call in entry.payload["calls"]]
-    answered = {
-        result["tool_call_id"]
-        for entry in delta
-        if entry.kind == Kind.TOOL_RESULT
-        for result in entry.payload["results"]
-    }
-    missing = [call for call in asked if call not in answered]
+    missing: list[str] = []
+    for entry in delta:
+        if entry.kind == Kind.TOOL_CALL:
+            missing += [call["id"] for call in entry.payload["calls"]]
+        elif entry.kind == Kind.TOOL_RESULT:
+            for answered in (result["tool_call_id"] for result in entry.payload["results"]):
+                if answered in missing:
+                    missing.remove(answered)  # once: models use an id again
     if not missing:
         return []
     return [

@@ -105,7 +105,7 @@ class ModelRunner:
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: Repeats) -> None:
         """Calls are durable before they run, results before the next model call."""
-        calls = [ToolCall(call.id, clean(call.name), clean(call.arguments)) for call in reply.calls]
+        calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
         asked = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
         await turn.tape.append([asked, make.event(STEP, facts)])
         await turn.tape.save()

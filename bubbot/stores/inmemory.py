@@ -70,9 +70,7 @@ class InMemoryStore:
     async def open_fork(self, record: ForkRecord) -> None:
         """See `TapeStore.open_fork`."""
         self._check()
-        head = len(self._entries(record.tape))
-        if head != record.base:
-            raise TapeConflict(f"{record.tape} has entries to {head}, not to {record.base}")
+        self._check_base(record)
         self._forks[record.id] = record
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> None:
@@ -88,8 +86,11 @@ class InMemoryStore:
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
         self._check()
-        if fork not in self._forks:
+        record = self._forks.get(fork)
+        if record is None:
             raise EntryNotFound(f"no fork {fork} is open")
+        if reset and reset[0] == record.tape:
+            self._check_base(record)  # a reset puts nothing aside that the fork has not seen
         stored = self._restart(*reset, batches) if reset else await self.append(batches)
         del self._forks[fork]
         return stored
@@ -135,6 +136,11 @@ class InMemoryStore:
     def _entries(self, tape: str) -> list[TapeEntry]:
         kept = self._tapes.get(tape)
         return kept.entries if kept else []
+
+    def _check_base(self, record: ForkRecord) -> None:
+        head = len(self._entries(record.tape))
+        if head != record.base:
+            raise TapeConflict(f"{record.tape} has entries to {head}, not to {record.base}")
 
     def _restart(self, tape: str, how: Reset, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         before = dict(self._tapes)

@@ -69,7 +69,9 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
             raise TapeCorrupt(
                 f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored. {_WAY_OUT}"
             )
-        return TapeEntry(kind, json.loads(payload), json.loads(meta), date, key, entry_id)
+        return TapeEntry.decoded(
+            entry_id=entry_id, kind=kind, key=key, date=date, payload=json.loads(payload), meta=json.loads(meta)
+        )
     except (ValueError, TypeError, AttributeError, EntryInvalid) as error:
         raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}. {_WAY_OUT}") from error
 

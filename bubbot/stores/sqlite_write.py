@@ -136,14 +136,18 @@ def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
 
 def open_fork(conn: sqlite3.Connection, record: ForkRecord) -> None:
     """Keeps an open fork with what it holds so far."""
-    tape = tape_number(conn, record.tape)
-    head = 0 if tape is None else _end(conn, tape).head
-    if head != record.base:
-        raise TapeConflict(f"{record.tape} has entries to {head}, not to {record.base}")
+    _check_base(conn, record.tape, record.base)
     conn.execute(
         "INSERT INTO forks (fork, tape, base, reset) VALUES (?, ?, ?, NULL)", (record.id, record.tape, record.base)
     )
     extend_fork(conn, record.id, record.staged, record.reset)
+
+
+def _check_base(conn: sqlite3.Connection, name: str, base: int) -> None:
+    tape = tape_number(conn, name)
+    head = 0 if tape is None else _end(conn, tape).head
+    if head != base:
+        raise TapeConflict(f"{name} has entries to {head}, not to {base}")
 
 
 def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], how: Reset | None) -> None:
@@ -177,8 +181,11 @@ def merge_fork(
     salt: Salt,
 ) -> list[tuple[TapeEntry, ...]]:
     """Closes the fork and appends its batches, after the reset where there is one."""
+    opened = conn.execute("SELECT tape, base FROM forks WHERE fork = ?", (fork,)).fetchone()
     if not close_fork(conn, fork):
         raise EntryNotFound(f"no fork {fork} is open")
+    if how is not None and how[0] == opened[0]:
+        _check_base(conn, *opened)  # a reset puts nothing aside that the fork has not seen
     return append(conn, batches, salt) if how is None else reset(conn, *how, batches, salt)
 
 

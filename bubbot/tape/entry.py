@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import isfinite
@@ -62,6 +62,8 @@ def freeze(value: object, where: str = "payload") -> Any:
 
 def thaw(value: Any) -> Any:
     """A mutable copy made of dicts and lists, fit for `json.dumps` and for libraries that want plain data."""
+    if isinstance(value, str):  # most values are, and the test for a mapping is slow
+        return value
     if isinstance(value, Mapping):
         return {name: thaw(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -132,11 +134,44 @@ class TapeEntry:
 
     def stored(self, entry_id: int) -> TapeEntry:
         """The same entry with the id a store gave it."""
-        return replace(self, id=entry_id)
+        return self._with(id=entry_id)
+
+    def stamped(self, meta: JsonObject, date: str) -> TapeEntry:
+        """The same entry with this meta added below its own, and this date where it has none."""
+        both = freeze({**meta, **self.meta}, "meta") if meta else self.meta
+        return self._with(meta=both, date=self.date or date)
+
+    def _with(self, **changes: Any) -> TapeEntry:
+        """A copy that shares what is frozen already; `replace` would freeze it again."""
+        copy = object.__new__(TapeEntry)
+        for name in _FIELDS:
+            object.__setattr__(copy, name, changes[name] if name in changes else getattr(self, name))
+        return copy
+
+    @classmethod
+    def decoded(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
+        """An entry from the JSON values a store has kept: they were checked when it was made."""
+        if type(payload) is not dict or type(meta) is not dict:
+            raise TypeError("payload and meta have to be objects")
+        entry = object.__new__(cls)
+        values = (kind, _seal(payload), _seal(meta), date, key, entry_id, False)
+        for name, value in zip(_FIELDS, values, strict=True):
+            object.__setattr__(entry, name, value)
+        return entry
 
     def text(self) -> str:
         """Every string value of the payload, a line each: what a text search looks at."""
         return "\n".join(_strings(self.payload))
+
+
+_FIELDS = ("kind", "payload", "meta", "date", "key", "id", "erased")
+
+
+def _seal(value: Any) -> Any:
+    """As `freeze`, for what the JSON decoder made."""
+    if type(value) is dict:
+        return MappingProxyType({name: _seal(item) for name, item in value.items()})
+    return tuple([_seal(item) for item in value]) if type(value) is list else value
 
 
 def _strings(value: Any) -> list[str]:

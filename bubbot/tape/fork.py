@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bubbot.errors import AnchorNotFound, TapeConflict
@@ -44,9 +44,21 @@ class ForkedTape(TapeHandle):
     """
 
     def __init__(
-        self, store: TapeStore, record: ForkRecord, *, now: Clock, session: str = "", stamp: JsonObject = EMPTY
+        self,
+        store: TapeStore,
+        record: ForkRecord,
+        *,
+        now: Clock,
+        session: str = "",
+        stamp: JsonObject = EMPTY,
+        parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
+        merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
     ) -> None:
+        """`parent` answers queries on the tape as it was at `base` (else the store does); `merged` is told of the
+        delta after the merge."""
         super().__init__(record.tape, now, session, stamp)
+        self._ask_parent = parent
+        self._tell_merged = merged
         self.id = record.id
         self.base = record.base
         self._store = store
@@ -117,6 +129,7 @@ class ForkedTape(TapeHandle):
         staged: dict[str, tuple[TapeEntry, ...]] = {}
         for batch, entries in zip(self._others, stored[1:], strict=True):
             staged[batch.tape] = (*staged.get(batch.tape, ()), *entries)
+        self._tell_merged(stored[0])
         return Merged(stored[0], staged)
 
     async def discard(self) -> None:
@@ -210,7 +223,7 @@ class ForkedTape(TapeHandle):
         except AnchorNotFound:
             if second is None:
                 raise
-            parent = await self._parent(unlimited(query, After(first)))
+            parent = await self._parent(replace(unlimited(query, After(first)), missing="error"))
             return parent, self._own(query, Spans(((1, second.id - 1),)))
 
     async def _both(
@@ -222,7 +235,8 @@ class ForkedTape(TapeHandle):
         return (parent[::-1] if query.newest else parent), self._own(query, own) if own else []
 
     async def _parent(self, query: TapeQuery) -> list[TapeEntry]:
-        return [entry for entry in (await self._store.fetch([query]))[0] if entry.id <= self.base]
+        found = await self._ask_parent(query) if self._ask_parent else (await self._store.fetch([query]))[0]
+        return [entry for entry in found if entry.id <= self.base]
 
     def _own(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
         if isinstance(part, Whole):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import TypeAlias, TypeVar
 
@@ -149,8 +148,7 @@ class TapeHandle(ABC):
 
     def _stamped(self, entry: TapeEntry) -> TapeEntry:
         """The entry with the handle's stamp in its meta and a date, where it has none."""
-        meta = {**self._stamp, **entry.meta} if self._stamp else entry.meta
-        return replace(entry, meta=meta, date=entry.date or timestamp(self._now()))
+        return entry.stamped(self._stamp, entry.date or timestamp(self._now()))
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[Reset, list[TapeEntry]]:
         """How to put the tape aside, and the first entries of the new one."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from hashlib import md5
 from typing import TypeAlias
 
+from bubbot.errors import TapeCorrupt
 from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import Opening, TapeQuery, Window
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
+from bubbot.tape.window import LIMIT, LiveWindow
 
 NewId: TypeAlias = Callable[[], str]
 """A fresh unique id; passed in, so that tests can name them."""
@@ -36,20 +38,28 @@ class TapeService(TapeHandle):
         super().__init__(name, now, session, stamp)
         self._store = store
         self._new_id = new_id
+        self._live: LiveWindow | None = None
 
     async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
         """Appends a batch durably, all or nothing (see `TapeStore.append`)."""
         batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
+        self._live = None
         return (await self._store.append([batch]))[0]
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Appends a batch if the newest id is still `head`. Raises `TapeConflict`."""
         batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), expect_head=head)
+        self._live = None
         return (await self._store.append([batch]))[0]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """What each query finds, all from one state of the database."""
         return await self._store.fetch(queries)
+
+    async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        """While a fork is open its parent stands still: the window is answered from memory."""
+        found = self._live.answer(query) if self._live else None
+        return (await self._store.fetch([query]))[0] if found is None else found
 
     async def head(self) -> int:
         """The newest id; 0 for an empty tape."""
@@ -65,6 +75,7 @@ class TapeService(TapeHandle):
 
     async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Starts the tape anew in one transaction (see `TapeHandle.reset`)."""
+        self._live = None
         how, first = self._restart(await self.head(), archive=archive)
         await self._store.reset(self.name, replace(how, also=also), first)
         return how.archive
@@ -73,7 +84,7 @@ class TapeService(TapeHandle):
         self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY, staged: Sequence[Batch] = ()
     ) -> ForkedTape:
         """Opens a fork that holds `opening` and `staged`, durable when this returns."""
-        record = ForkRecord(self._new_id(), self.name, await self.head(), ())
+        record = ForkRecord(self._new_id(), self.name, await self._refreshed(), ())
         fork = self.reopen_fork(record, stamp=stamp)
         await fork.append(opening)
         own = Batch(self.name, tuple(entry.stored(0) for entry in fork.delta))
@@ -81,9 +92,38 @@ class TapeService(TapeHandle):
         await self._store.open_fork(record)
         return self.reopen_fork(record, stamp=stamp)
 
+    async def _refreshed(self) -> int:
+        """The head, with the window of that head in memory where it is not too long to be kept."""
+        head = await self._store.head(self.name)
+        if self._live is not None and self._live.head == head:
+            return head
+        self._live = None
+        queries = [TapeQuery(self.name, part, missing="empty") for part in (Opening(), Window())]
+        with suppress(TapeCorrupt):  # whoever reads the damaged entry is told
+            opening, entries = await self._store.fetch([replace(query, limit=LIMIT + 1) for query in queries])
+            if (
+                opening
+                and len(entries) <= LIMIT
+                and max(opening[0].id, *(entry.id for entry in entries[-1:]), 0) == head
+            ):
+                self._live = LiveWindow(opening[0], list(entries), head)
+        return head
+
+    def _merged(self, delta: Sequence[TapeEntry]) -> None:
+        """What a fork has merged continues the window."""
+        self._live = self._live.extended(delta) if self._live else None
+
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY) -> ForkedTape:
         """A fork that was open when an earlier process died, with what it had saved."""
-        return ForkedTape(self._store, record, now=self._now, session=self.session, stamp={**self._stamp, **stamp})
+        return ForkedTape(
+            self._store,
+            record,
+            now=self._now,
+            session=self.session,
+            stamp={**self._stamp, **stamp},
+            parent=self._fetch_for_fork,
+            merged=self._merged,
+        )
 
     @asynccontextmanager
     async def fork_tape(self, *, merge_back: bool = True) -> AsyncIterator[ForkedTape]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bubbot.errors import EntryNotFound, ToolFailed
+from bubbot.errors import EntryNotFound, ToolRetry
+from bubbot.runtime.calls import PAGE
 from bubbot.tool import Tool, ToolArgs, tool
 from bubbot.turn import Turn
-
-PAGE = 8_000
-"""Characters shown at once."""
 
 
 class ReadArgs(ToolArgs):
@@ -26,10 +24,11 @@ async def result_read(turn: Turn, args: ReadArgs) -> str:
     try:
         text = (await turn.tape.get_blob(args.handle)).decode()
     except EntryNotFound:
-        raise ToolFailed(f"there is no result {args.handle}; copy the handle from the cut result") from None
+        raise ToolRetry(f"there is no result {args.handle}; copy the handle from the cut result") from None
     end = args.offset + args.limit
     rest = len(text) - end
-    tail = f"\n… [{rest} characters left; offset={end}]" if rest > 0 else "\n[end]"
+    size = f", limit={args.limit}" if args.limit < PAGE else ""
+    tail = f"\n… [{rest} characters left; offset={end}{size}]" if rest > 0 else "\n[end]"
     return text[args.offset : end] + tail
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -15,12 +15,16 @@ from bubbot.runtime.commands import usage
 from bubbot.runtime.compose import Composer, rebuilt
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
 from bubbot.tape.entry import Kind, TapeEntry, thaw
-from bubbot.tape.query import Spans, TapeQuery, Whole, Window
+from bubbot.tape.handle import CORRECTION
+from bubbot.tape.query import Span, Spans, TapeQuery, Whole, Window, inside
 from bubbot.tool import NoArgs, Rerun, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.inbox import SessionTraceView
+from bubbot.views.selectors import correction_of
 from bubbot.views.why import Explanation, TurnSpansView, WhyView
 
+ID_DIGITS = 18
+"""Longer numbers are no entry ids; a store could not even look for them."""
 _INHERITED = ("phase", "summary", "next_steps")
 """What a resumed window takes over of its parent's state."""
 
@@ -71,16 +75,26 @@ async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     later = TapeQuery(turn.tape.name, Spans(((parent.id + 1, None),)), kinds=(Kind.ANCHOR,))
     following = [entry.id for entry in (await turn.tape.fetch([later]))[0] if entry.opens_window]
     end = (following[0] if following else await turn.tape.head() + 1) - 1
-    kept = {key: thaw(parent.payload["state"][key]) for key in _INHERITED if key in parent.payload.get("state", {})}
+    given = parent.payload.get("state")
+    kept = {key: thaw(given[key]) for key in _INHERITED if key in given} if isinstance(given, Mapping) else {}
     state = {**kept, "owner": "human", "parents": [parent.id], "resumed": parent.name}
-    recalls = [*recalled(parent), (parent.id + 1, end)]
-    opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=[span for span in recalls if span[0] <= span[1]])
+    recalls = [*recalled(parent), *([(parent.id + 1, end)] if end > parent.id else [])]
+    recalls += [(entry.id, entry.id) for entry in await _corrections(turn, recalls) if entry.id > end]
+    opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=recalls)
     return f"Going on from {parent.name} (entry {parent.id}); a new window opens at entry {opened.id}."
 
 
+async def _corrections(turn: Turn, spans: Sequence[Span]) -> list[TapeEntry]:
+    """The corrections of what stands in these spans, wherever they were made: what was hidden stays hidden."""
+    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,))
+    made = (await turn.tape.fetch([query]))[0]
+    return [entry for entry in made if (said := correction_of(entry)) and inside(said["corrects"], spans)]
+
+
 async def _anchor(turn: Turn, wanted: str) -> TapeEntry:
-    if wanted.lstrip("#").isdecimal():
-        found = await turn.tape.entry(int(wanted.lstrip("#")))
+    number = wanted.lstrip("#")
+    if number.isdecimal() and len(number) <= ID_DIGITS:
+        found = await turn.tape.entry(int(number))
         if found.opens_window:
             return found
         raise ToolRetry(f"entry {found.id} is no anchor that opens a window; ,anchors lists them")
@@ -109,7 +123,8 @@ async def session_retry(turn: Turn, args: NoArgs) -> Rerun:
     for entry in messages:
         if entry.id > asked[-1].id and entry.payload.get("role") == "assistant":
             await turn.tape.hide(entry.id)
-    turn.message_ids.append(asked[-1].id)
+    last = (asked[-1].id, asked[-1].id)
+    turn.message_ids += [last[0], *(entry.id for entry in await _corrections(turn, [last]))]
     return Rerun()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from bubbot.channel import Attachment, Inbound, Sender
 from bubbot.tape.entry import JsonObject, Kind
@@ -19,8 +20,17 @@ MARK = "inbox/mark"
 
 
 def inbound_data(inbound: Inbound) -> JsonObject:
-    """An inbound as the data of its event."""
-    return {**asdict(inbound), "session": inbound.session}
+    """An inbound as the data of its event. Half a surrogate pair, which no tape takes, is replaced."""
+    data: JsonObject = _storable({**asdict(inbound), "session": inbound.session})
+    return data
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {name: _storable(item) for name, item in value.items()}
+    return [_storable(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def inbound_from(data: JsonObject) -> Inbound:

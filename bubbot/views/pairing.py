@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.texts import OUTCOME_UNKNOWN
@@ -103,7 +103,7 @@ class _Table:
         return found
 
 
-def _is_id(given: Any) -> bool:
+def _is_id(given: Any) -> TypeGuard[str]:
     return isinstance(given, str) and bool(given)
 
 

@@ -143,6 +143,18 @@ async def test_a_merge_with_an_erasing_reset_blanks_the_old_entries(opened: Tape
     assert (await texts(opened, "old"), await texts(opened)) == (["", ""], ["c", ""])
 
 
+@pytest.mark.law("T4", "T13")
+@pytest.mark.parametrize("erase", [False, True])
+async def test_a_merge_with_a_reset_puts_nothing_aside_that_the_fork_has_not_seen(
+    opened: TapeStore, erase: bool
+) -> None:
+    await opened.append([notes("someone else")])
+    before = await whole(opened), await opened.tapes(), await opened.forks()
+    with pytest.raises(TapeConflict):
+        await opened.merge_fork("f", [batch(event("tape/erased"))], ("tape", Reset("old", erase=erase)))
+    assert (await whole(opened), await opened.tapes(), await opened.forks()) == before
+
+
 @pytest.mark.law("T3")
 async def test_a_merge_with_a_reset_that_conflicts_leaves_everything_as_it_was(opened: TapeStore) -> None:
     before = await whole(opened), await opened.tapes(), await opened.forks()

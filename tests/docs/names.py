@@ -130,7 +130,7 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 
 def _imported(tree: ast.Module, own: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """The text constants that a module imports from others."""
-    found = {}
+    found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
             theirs = own.get(f"{node.module.replace('.', '/')}.py", {})

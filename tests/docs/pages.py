@@ -52,7 +52,10 @@ def reference() -> str:
 
 
 def tracked() -> list[Path]:
-    """The files under version control, and those that are about to be. Raises where this is no git checkout."""
+    """The files under version control and those that are about to be; outside of git, all that are not hidden."""
+    if not (ROOT / ".git").exists():
+        visible = (path for path in ROOT.rglob("*") if not any(part[0] == "." for part in path.relative_to(ROOT).parts))
+        return sorted(path for path in visible if path.is_file() and path.suffix != ".pyc")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -94,5 +94,14 @@ def test_the_plain_lines_of_the_readme_are_those_of_the_makefile() -> None:
     assert [target for target in named if f"\n{target}:" not in makefile] == []
 
 
+def test_every_decision_is_a_numbered_page_of_three_parts() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert [page.name[:4] for page in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    for page in decisions:
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(f"# {page.name[:4]} ")
+        assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["Context", "Choice", "What we gave up"], page.name
+
+
 def test_the_readme_is_short_enough_to_be_read() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 220

@@ -25,6 +25,7 @@ from bubbot.tools.memory import memory_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
+from bubbot.views.context import SELECTORS
 from bubbot.wiring import App, open_app
 from tests.docs.names import written
 from tests.docs.pages import ROOT
@@ -79,6 +80,10 @@ def test_a_command_of_the_shell_is_in_the_reference_with_all_it_takes(name: str)
     module: Any = import_module(COMMANDS[name].module)
     module.configure(parser)
     assert _named(section.partition("\n### ")[0].partition("\n## ")[0], list(_words(parser))) == []
+
+
+def test_every_selector_is_explained() -> None:
+    assert _named((ROOT / "docs" / "concepts" / "tape.md").read_text(encoding="utf-8"), ("auto", *SELECTORS)) == []
 
 
 def test_the_options_of_every_command_are_in_the_reference() -> None:

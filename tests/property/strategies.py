@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from bubbot.tape.entry import TapeEntry, canonical, event
 from bubbot.tape.query import After, Between, Opening, Slice, Spans, TapeQuery, Whole, Window, Zone
 
 KINDS = ("message", "tool_result", "anchor", "event", "system", "hologram")
-NAMES = ("a", "b", "phase/two", "memory/open", "memory/seal")
+NAMES = ("a", "b", "memory/open", "memory/seal")
 KEYS = tuple(f"k{number}" for number in range(8))
 TEXTS = ("", "a", "straße", "STRASSE", "Grüße", "gru\u0308sse", "①②", "12", "x\x00y", "漢字👍", "50%_'\"\\")
 DATES = (
@@ -109,6 +110,27 @@ def queries(tape: str) -> st.SearchStrategy[TapeQuery]:
         limit=st.none() | st.integers(-1, 5),
         missing=st.sampled_from(["error", "empty"]),
     )
+
+
+EVERY_PART: tuple[Slice, ...] = (
+    Whole(),
+    Opening(),
+    Window(),
+    *[After(name) for name in NAMES],
+    *[Between(first, second) for first, second in product(NAMES, NAMES)],
+    *[Zone(first, second) for first, second in product(NAMES, NAMES)],
+)
+
+
+def thorough(asked: Sequence[TapeQuery]) -> list[TapeQuery]:
+    """The queries, and their filters and their orders over every part there is."""
+    filtered = [replace(query, part=part, limit=None) for query in asked for part in EVERY_PART]
+    ordered = [
+        TapeQuery(query.tape, part, newest=query.newest, limit=query.limit, missing=query.missing)
+        for query in asked
+        for part in EVERY_PART
+    ]
+    return [*asked, *filtered, *ordered]
 
 
 def exactly(found: Sequence[TapeEntry]) -> list[tuple[object, ...]]:

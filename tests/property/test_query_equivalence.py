@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import AnchorNotFound
@@ -17,7 +17,7 @@ from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.store import Batch, Reset
 from tests.property.bench import Answer, Bench, answer
 from tests.property.bench import bench as open_bench
-from tests.property.strategies import exactly, keyed_apart, queries, unkeyed
+from tests.property.strategies import exactly, keyed_apart, queries, thorough, unkeyed
 from tests.tapes import whole
 
 
@@ -36,10 +36,11 @@ def meant(entries: tuple[TapeEntry, ...], query: TapeQuery) -> Answer:
 
 
 @pytest.mark.law("T9")
+@settings(max_examples=settings().max_examples * 3)
 @given(
     written=unkeyed(14).map(keyed_apart),
     erased=st.sets(st.integers(1, 14), max_size=4),
-    asked=st.lists(queries(""), min_size=1, max_size=12),
+    asked=st.lists(queries(""), min_size=1, max_size=3),
 )
 def test_every_store_answers_a_query_as_evaluate_does(
     bench: Bench, written: list[TapeEntry], erased: set[int], asked: list[TapeQuery]
@@ -57,6 +58,10 @@ def test_every_store_answers_a_query_as_evaluate_does(
             wanted = meant(entries, query)
             assert await answer(bench.store, query) == wanted
             assert await answer(memory, query) == wanted
+        # All at once and without errors: a read of its own for each would take too long.
+        together = thorough([replace(query, tape=tape, missing="empty") for query in asked])
+        for query, found in zip(together, await bench.store.fetch(together), strict=True):
+            assert exactly(found) == meant(entries, query)
 
     bench.run(check(bench.fresh(), bench.fresh()))
 

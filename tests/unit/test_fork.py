@@ -169,6 +169,15 @@ async def test_an_anchor_missing_from_parent_and_fork_is_missing(fork: ForkedTap
         assert await fork.fetch([TapeQuery("tape", part, missing="empty")]) == [()]
 
 
+@pytest.mark.law("T13")
+async def test_a_run_between_anchors_is_empty_where_only_its_end_is_in_the_fork(tape: TapeService) -> None:
+    await tape.append([note("a")])
+    fork = await tape.open_fork()
+    await fork.append([note("b"), anchor("two")])
+    query = TapeQuery("tape", Between("absent", "two"), missing="empty")
+    assert await fork.fetch([query]) == [()]
+
+
 async def test_queries_on_other_tapes_go_to_the_store(fork: ForkedTape, memory_store: InMemoryStore) -> None:
     await memory_store.append([notes("x", tape="other")])
     fork.stage("other", [note("staged")])
@@ -257,6 +266,17 @@ async def test_erasing_after_archiving_in_one_fork_erases(
     assert [entry.erased for entry in await whole(memory_store, archive)] == [True] * 3
     assert await texts(memory_store, "inbox") == ["", "stays"]
     assert [entry.name for entry in await whole(memory_store)] == ["session/start", "tape/archived", "tape/erased"]
+
+
+@pytest.mark.law("T4", "T17")
+async def test_an_erasing_fork_does_not_erase_what_it_has_not_seen(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    await fork.reset(archive=False)
+    await tape.append([note("meanwhile")])
+    with pytest.raises(TapeConflict):
+        await fork.merge()
+    assert (await texts(memory_store))[-1] == "meanwhile"
 
 
 async def test_archiving_twice_in_one_fork_is_archiving_once(fork: ForkedTape) -> None:

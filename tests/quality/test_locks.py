@@ -1,0 +1,101 @@
+"""The lock files: complete, pinned and hashed, consistent among themselves, and what is really installed here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+LOCKS = Path(__file__).parents[2] / "requirements"
+FILES = sorted(LOCKS.glob("*.txt"))
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One requirement of a lock file with its options."""
+
+    requirement: Requirement
+    hashes: tuple[str, ...]
+    other: str
+
+    @property
+    def exact(self) -> Version | None:
+        """The one version it allows; None where it allows more."""
+        found = list(self.requirement.specifier)
+        return Version(found[0].version) if [one.operator for one in found] == ["=="] else None
+
+
+def _lines(file: Path) -> list[str]:
+    """Without comments, continued lines joined."""
+    joined = file.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line.strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _pins(file: Path) -> list[Pin]:
+    pins = []
+    for line in _lines(file):
+        if line.startswith("-"):
+            continue
+        text, *_ = line.partition(" --")
+        pins.append(Pin(Requirement(text), tuple(HASH.findall(line)), HASH.sub("", line.removeprefix(text)).strip()))
+    return pins
+
+
+def _by_name(name: str) -> dict[str, str]:
+    pins = _pins(LOCKS / f"{name}.txt")
+    return {pin.requirement.name: f"{pin.requirement} {sorted(pin.hashes)}" for pin in pins}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_requirement_is_one_version_with_hashes(file: Path) -> None:
+    pins = _pins(file)
+    assert pins
+    assert [str(pin.requirement) for pin in pins if pin.exact is None or "*" in str(pin.requirement.specifier)] == []
+    assert [str(pin.requirement) for pin in pins if not pin.hashes or pin.other or pin.requirement.url] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_lock_file_takes_wheels_only_and_names_no_place_to_take_them_from(file: Path) -> None:
+    assert [line for line in _lines(file) if line.startswith("-")] == ["--only-binary :all:"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_lock_file_can_build_bubbot_itself(file: Path) -> None:
+    assert "setuptools" in {pin.requirement.name for pin in _pins(file)}
+
+
+def test_the_lock_files_are_the_three_that_the_makefile_names_and_contain_each_other() -> None:
+    assert [file.stem for file in FILES] == ["base", "dev", "local"]
+    base, local, dev = _by_name("base"), _by_name("local"), _by_name("dev")
+    assert base.items() <= local.items()
+    assert local.items() <= dev.items()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_version_of_litellm_that_is_known_to_be_harmful(file: Path) -> None:
+    for pin in _pins(file):
+        if pin.requirement.name == "litellm":
+            assert pin.exact is not None
+            assert pin.exact >= Version("1.83.7"), (
+                "1.82.7 and 1.82.8 are malicious; before 1.83.7 there is a known hole"
+            )
+
+
+def test_what_is_installed_here_is_what_is_locked() -> None:
+    wrong = []
+    for pin in _pins(LOCKS / "dev.txt"):
+        if pin.requirement.marker is not None and not pin.requirement.marker.evaluate():
+            continue
+        try:
+            installed = version(pin.requirement.name)
+        except PackageNotFoundError:
+            installed = "nothing"
+        if installed == "nothing" or Version(installed) != pin.exact:
+            wrong.append(f"{pin.requirement}: {installed} is installed")
+    assert wrong == [], "make test installs what is locked"

@@ -1,0 +1,115 @@
+"""What no tool checks: sizes, module-level state, names of modules, and what must not stand in a file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, tracked
+
+FILE_LINES, FUNCTION_LINES = 400, 50
+SOURCE = sorted(path for package in ("bubbot", "channels") for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LONG_TESTS = {"tests/unit/test_memory.py"}
+"""Test files that may be longer. The list is exact: one that has become shorter has to leave it."""
+NOBODY_KNOWS = {"util", "utils", "helper", "helpers", "misc", "core", "base", "shared"}
+"""Names of modules that say nothing about what is in them."""
+MUTATING = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
+    "reverse", "setdefault", "sort", "update",
+}  # fmt: skip
+MACHINE = re.compile("/" + r"(root|work|Users)/\w|/" + r"home/(?!ada\b|anna\b|me\b)\w")
+"""Paths of somebody's machine. Those of ada, anna and me are made up, for tests and examples."""
+REGISTRY = re.compile("pythonhosted" + r"\.org|\bpypi" + r"\.org|registry\." + r"npmjs|test\.pypi" + r"\.org")
+
+
+def _shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def _long_functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > FUNCTION_LINES:
+                yield f"{_shown(path)}: {node.name} has {length} lines"
+
+
+def test_no_source_file_is_too_long() -> None:
+    assert [f"{_shown(path)}: {_lines(path)}" for path in SOURCE if _lines(path) > FILE_LINES] == []
+
+
+def test_no_test_file_is_too_long_but_the_named_ones() -> None:
+    assert {_shown(path) for path in TESTS if _lines(path) > FILE_LINES} == LONG_TESTS
+
+
+def test_no_function_is_too_long() -> None:
+    assert [found for path in [*SOURCE, *TESTS] for found in _long_functions(path)] == []
+
+
+def test_no_module_is_called_by_a_name_that_says_nothing() -> None:
+    assert [_shown(path) for path in SOURCE if {path.stem, path.parent.name} & NOBODY_KNOWS] == []
+
+
+def _module_names(tree: ast.Module) -> set[str]:
+    """What a module binds at its level, imports, functions and classes left out."""
+    names = set()
+    for node in tree.body:
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            targets = [node.target]
+        names |= {found.id for target in targets for found in ast.walk(target) if isinstance(found, ast.Name)}
+    return names
+
+
+def _changes(tree: ast.Module) -> Iterator[str]:
+    """Where code changes what the module binds: `global`, items that are set or deleted, mutating methods."""
+    names = _module_names(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Global(names=found):
+                yield f"line {node.lineno}: global {', '.join(found)}"
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()) if name in names:
+                yield f"line {node.lineno}: {name}[...] is changed"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if name in names:
+                if method in MUTATING:
+                    yield f"line {node.lineno}: {name}.{method}()"
+            case ast.AugAssign(target=ast.Name(id=name)) if name in names:
+                yield f"line {node.lineno}: {name} is changed"
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=_shown)
+def test_nothing_at_module_level_changes(path: Path) -> None:
+    assert list(_changes(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "X = []\nX.append(1)",
+        "X = {}\ndef f():\n    X['a'] = 1",
+        "X = 0\ndef f():\n    global X",
+        "X: set[int] = set()\nX.add(1)",
+    ],
+)
+def test_a_change_at_module_level_is_seen(code: str) -> None:
+    assert list(_changes(ast.parse(code)))
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    found = []
+    for path in tracked():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for pattern in (MACHINE, REGISTRY):
+            found += [f"{_shown(path)}: {match[0]}" for match in pattern.finditer(text)]
+    assert found == []

@@ -1,0 +1,63 @@
+"""The application runtime: every inbound finds its session, and sessions do not see each other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bubbot.errors import ConfigError, StoreUnavailable
+from bubbot.models.scripted import ScriptedModel
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.turn import Accepted
+from tests.turns import WAIT, KeptChannel, Played, calls, running, says, texts_of
+
+
+async def test_chats_have_tapes_of_their_own(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        await bench.say("a secret", chat="a")
+        await bench.say("hello", chat="b")
+        assert texts_of(await bench.entries("test:b"), "user") == ["hello"]
+        assert "a secret" not in str(bench.requests[1].messages)
+
+
+async def test_what_one_chat_remembers_the_other_does_not(memory_store: InMemoryStore) -> None:
+    model = Played(calls("memory_save", content="Likes tea."), says("noted"), says("what?"))
+    async with running(memory_store, model) as bench:
+        await bench.say("I like tea", chat="a")
+        await bench.say("what do I like?", chat="b")
+        assert "tea" not in bench.requests[-1].system
+
+
+async def test_a_channel_that_does_not_run_here_is_an_error(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench, running(
+        memory_store, ScriptedModel(), channel=KeptChannel("other"), life="other"
+    ) as other:
+        with pytest.raises(ConfigError, match="no channel other runs here"):
+            bench.app.submit(Accepted(1, other.inbound("hello")))
+
+
+async def test_it_is_idle_when_no_session_has_anything_to_do(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        await bench.app.idle()
+        waiting = [await bench.post("hello", chat=chat) for chat in "abc"]
+        async with asyncio.timeout(WAIT):
+            await bench.app.idle()
+        assert all(one.done() for one in waiting)
+
+
+async def test_a_session_is_taken_up_again_after_it_was_idle(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        for number in range(3):
+            assert (await bench.say(str(number))).text == f"You said: {number}"
+            await bench.app.idle()
+
+
+async def test_a_store_that_fails_is_not_survived_in_silence(memory_store: InMemoryStore) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        async with running(memory_store, Played({"text": "late", "delay": 0.01})) as bench:
+            await bench.post("hello")
+            await memory_store.aclose()
+            async with asyncio.timeout(WAIT):
+                await asyncio.Event().wait()
+    assert caught.group_contains(StoreUnavailable)

@@ -1,0 +1,259 @@
+"""Tool calls: what a model is told of each, whatever the tool does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bubbot.channel import Role
+from bubbot.errors import StoreFull, ToolFailed, ToolRetry
+from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.runtime.calls import ToolSettings, clean
+from bubbot.runtime.runner import RunnerSettings
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import Kind
+from bubbot.tape.store import TapeStore
+from bubbot.texts import OUTCOME_UNKNOWN
+from bubbot.tool import NoArgs, Tool, tool
+from bubbot.turn import Turn
+from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
+
+
+def giving(output: object) -> Tool:
+    """A tool that gives this back, or raises it."""
+
+    @tool("odd.tool")
+    async def odd(turn: Turn, args: NoArgs) -> str:
+        """Does something odd."""
+        if isinstance(output, BaseException):
+            raise output
+        return output  # type: ignore[return-value]
+
+    return odd
+
+
+async def results(bench: Bench) -> list[dict[str, Any]]:
+    """Every result on the home tape."""
+    return [
+        dict(result)
+        for entry in await bench.entries()
+        if entry.kind == Kind.TOOL_RESULT
+        for result in entry.payload["results"]
+    ]
+
+
+async def told(store: TapeStore, step: dict[str, Any], options: Options | None = None) -> dict[str, Any]:
+    """What the model is told of the one call of this step."""
+    async with running(store, Played(step, says("ok")), options) as bench:
+        assert (await bench.say("do it")).text == "ok"
+        (result,) = await results(bench)
+        return result
+
+
+class TestWhatAModelIsTold:
+    async def test_the_output(self, memory_store: InMemoryStore) -> None:
+        result = await told(memory_store, calls("odd_tool", id="c9"), Options(tools=[giving("fine")]))
+        assert result == {"tool_call_id": "c9", "content": "fine"}
+
+    async def test_of_an_unknown_tool_the_closest_ones(self, memory_store: InMemoryStore) -> None:
+        result = await told(memory_store, calls("tape_serch"))
+        assert result["is_error"] is True
+        assert "there is no tape_serch; did you mean" in result["content"]
+        assert "tape_search" in result["content"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "why"),
+        [("{", "not JSON"), ("[1]", "JSON object"), ('"x"', "JSON object"), ('{"query": 1}', "query is 1"), ("{}", "query is missing"), ('{"q":1, "query":"x"}', "there is no q")],
+    )  # fmt: skip
+    async def test_of_arguments_that_do_not_fit_what_is_wrong_with_them(
+        self, memory_store: InMemoryStore, arguments: str, why: str
+    ) -> None:
+        step = {"calls": [{"name": "tape_search", "arguments": arguments}]}
+        result = await told(memory_store, step)
+        assert (result["is_error"], why in result["content"]) == (True, True), result["content"]
+
+    async def test_no_arguments_at_all_are_none_given(self, memory_store: InMemoryStore) -> None:
+        result = await told(memory_store, {"calls": [{"name": "tape_info", "arguments": ""}]})
+        assert "is_error" not in result
+
+    @pytest.mark.parametrize(
+        ("raised", "content"),
+        [
+            (ValueError("no such day"), "odd_tool failed: ValueError: no such day"),
+            (ToolRetry("give a day"), "give a day"),
+            (ToolFailed("cannot be done"), "cannot be done"),
+            (StoreFull("the disk is full"), "the disk is full"),
+            (TimeoutError("the site is slow"), "odd_tool failed: TimeoutError: the site is slow"),
+            (RecursionError("too deep"), "odd_tool failed: RecursionError: too deep"),
+        ],
+    )
+    async def test_of_a_tool_that_raised_its_error(
+        self, memory_store: InMemoryStore, raised: Exception, content: str
+    ) -> None:
+        result = await told(memory_store, calls("odd_tool"), Options(tools=[giving(raised)]))
+        assert (result["content"], result["is_error"]) == (content, True)
+
+    @pytest.mark.parametrize("output", [None, 7, {"a": 1}])
+    async def test_of_a_tool_that_gave_no_text_that_it_did_not(
+        self, memory_store: InMemoryStore, output: object
+    ) -> None:
+        result = await told(memory_store, calls("odd_tool"), Options(tools=[giving(output)]))
+        assert "where text was due" in result["content"]
+
+    async def test_of_a_tool_that_hangs_that_it_was_stopped(self, memory_store: InMemoryStore) -> None:
+        @tool("long.wait")
+        async def long_wait(turn: Turn, args: NoArgs) -> str:
+            """Waits."""
+            await asyncio.sleep(60)
+            return "never"
+
+        options = Options(tools=[long_wait], calls=ToolSettings(timeout=0.05))
+        result = await told(memory_store, calls("long_wait"), options)
+        assert (result["content"], result["is_error"]) == ("long.wait was stopped after 0.05 seconds", True)
+
+    async def test_half_a_character_in_the_output_is_replaced(self, memory_store: InMemoryStore) -> None:
+        result = await told(memory_store, calls("odd_tool"), Options(tools=[giving("a\ud800b")]))
+        assert result["content"] == "a\N{REPLACEMENT CHARACTER}b"
+
+    async def test_of_a_command_that_is_not_for_models_that_it_is_not_available(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        result = await told(memory_store, calls("session_reset", how="erase"))
+        assert result["content"] == "session.reset is not available here"
+
+    async def test_of_a_tool_above_the_senders_role_that_it_is_not_available(self, memory_store: InMemoryStore) -> None:
+        @tool("danger.zone", role=Role.OWNER)
+        async def danger(turn: Turn, args: NoArgs) -> str:
+            """Dangerous."""
+            raise AssertionError("it ran")
+
+        result = await told(memory_store, calls("danger_zone"), Options(tools=[danger], role=Role.MEMBER))
+        assert result["content"] == "danger.zone is not available here"
+
+
+POINTER = re.compile(r'offset=(\d+)(?:, limit=(\d+))?')
+HANDLE = re.compile(r'handle="(\w+)"')
+
+
+def reading_on(request: ModelRequest) -> ModelReply:
+    """Calls the odd tool, and reads on for as long as the newest result points further."""
+    newest = request.messages[-1]
+    if newest["role"] == "user":
+        return ModelReply("", (ToolCall("c", "odd_tool", "{}"),))
+    pointer = POINTER.search(newest["content"].rpartition("\n")[2])
+    if pointer is None:
+        return ModelReply("read")
+    handle = next(found[1] for message in request.messages if (found := HANDLE.search(str(message["content"]))))
+    arguments = {"handle": handle, "offset": int(pointer[1])} | ({"limit": int(pointer[2])} if pointer[2] else {})
+    return ModelReply("", (ToolCall("c", "result_read", json.dumps(arguments)),))
+
+
+class TestLongResults:
+    @pytest.mark.parametrize(("limit", "lines"), [(100, 100), (1_000, 2_000), (16_000, 20_000)])
+    async def test_a_model_that_follows_the_pointers_reads_all_of_it(
+        self, memory_store: InMemoryStore, limit: int, lines: int
+    ) -> None:
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield reading_on(request)
+
+        long = "".join(f"{number:07d}\n" for number in range(lines))
+        options = Options([giving(long)], calls=ToolSettings(result_limit=limit), run=RunnerSettings(max_steps=300))
+        async with running(memory_store, Replying(stream), options) as bench:
+            assert (await bench.say("do it")).text == "read"
+            first, *pages = [result["content"] for result in await results(bench)]
+            assert all(len(page) <= limit for page in pages)
+            read = [page.rpartition("\n")[0] for page in pages]
+            assert first[: limit // 2] + "".join(read) == long
+
+    async def test_it_is_kept_whole_beside_the_tape(self, store: TapeStore) -> None:
+        long = "long " * 200_000
+        result = await told(store, calls("odd_tool"), Options(tools=[giving(long)]))
+        found = HANDLE.search(result["content"])
+        assert found is not None
+        assert (await store.get_blob(HOME, found[1])).decode() == long
+        assert len(result["content"]) < 9_000
+
+    async def test_a_handle_that_does_not_exist_is_sent_back(self, memory_store: InMemoryStore) -> None:
+        result = await told(memory_store, calls("result_read", handle="nonsense"))
+        assert result["content"].startswith("there is no result nonsense")
+
+    async def test_a_long_error_is_cut_too(self, memory_store: InMemoryStore) -> None:
+        options = Options(tools=[giving(ToolFailed("x" * 50_000))])
+        assert len((await told(memory_store, calls("odd_tool"), options))["content"]) < 9_000
+
+
+def same(times: int) -> list[dict[str, Any]]:
+    """Steps that call the same tool in the same way."""
+    return [calls("tape_search", query="x") for _ in range(times)]
+
+
+class TestTheSameCallAgain:
+    async def test_the_third_in_a_row_is_refused(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(*same(3), says("I see"))) as bench:
+            assert (await bench.say("search")).text == "I see"
+            refused = ["was not run" in result["content"] for result in await results(bench)]
+            assert refused == [False, False, True]
+
+    @pytest.mark.law("T14")
+    async def test_the_fourth_ends_the_turn(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(*same(4), says("never"))) as bench:
+            result = await bench.say("search")
+            assert result.status == "failed"
+            assert "kept calling tape_search with the same arguments" in result.text
+            assert len(bench.requests) == 4
+
+    async def test_another_call_in_between_starts_the_count_anew(self, memory_store: InMemoryStore) -> None:
+        steps = [*same(2), calls("tape_info"), *same(2), says("done")]
+        async with running(memory_store, Played(*steps)) as bench:
+            assert (await bench.say("search")).text == "done"
+
+    async def test_a_new_turn_starts_the_count_anew(self, memory_store: InMemoryStore) -> None:
+        steps = [*same(2), says("a"), *same(2), says("b")]
+        async with running(memory_store, Played(*steps)) as bench:
+            await bench.say("search")
+            assert (await bench.say("search")).text == "b"
+
+    @pytest.mark.law("T14")
+    async def test_what_ran_before_it_in_the_same_step_keeps_its_result(self, memory_store: InMemoryStore) -> None:
+        many = [ToolCall(f"c{place}", "tape_info", "{}") for place in range(4)]
+        model = replying(ModelReply("", (ToolCall("first", "memory_show", "{}"), *many)))
+        async with running(memory_store, model) as bench:
+            assert (await bench.say("go")).status == "failed"
+            assert [result["tool_call_id"] for result in await results(bench)] == ["first", "c0", "c1", "c2"]
+
+
+@pytest.mark.law("T14")
+async def test_a_stop_between_two_calls_keeps_the_result_of_the_first(memory_store: InMemoryStore) -> None:
+    entered = asyncio.Event()
+
+    @tool("stand.still")
+    async def stand_still(turn: Turn, args: NoArgs) -> str:
+        """Stands still."""
+        entered.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    step = {"calls": [{"name": "tape_info", "id": "a"}, {"name": "stand_still", "id": "b"}]}
+    async with running(memory_store, Played(step, says("next")), Options(tools=[stand_still])) as bench:
+        waiting = await bench.post("go")
+        async with asyncio.timeout(WAIT):
+            await entered.wait()
+            assert bench.app.stop(HOME)
+            assert (await waiting).status == "stopped"
+        assert [result["tool_call_id"] for result in await results(bench)] == ["a"]
+        await bench.say("and now?")
+        shown = [message["content"] for message in bench.requests[1].messages if message["role"] == "tool"]
+        assert (len(shown), shown[1]) == (2, OUTCOME_UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [("plain é 漢 😀", "plain é 漢 😀"), ("\ud83d\ude00", "😀"), ("\ud83dx", "\ufffdx"), ("\ude00\ud83d", "\ufffd\ufffd"), ("", "")],
+)  # fmt: skip
+def test_text_is_made_fit_to_be_stored(text: str, stored: str) -> None:
+    assert clean(text) == stored

@@ -1,0 +1,391 @@
+"""The steps of a turn: model, calls, results, until there is an answer; every step a fact that can be built again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bubbot.errors import ModelUnavailable
+from bubbot.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall
+from bubbot.models.scripted import ScriptedModel
+from bubbot.runtime.compose import ComposeSettings, rebuilt
+from bubbot.runtime.runner import RunnerSettings
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.store import TapeStore
+from bubbot.tool import NoArgs, Tool, tool
+from bubbot.turn import Turn
+from tests.turns import HOME, Bench, Options, Played, Replying, asked, calls, replying, running, says, texts_of
+
+
+async def forked(store: TapeStore) -> list[str]:
+    """What the open forks hold durably, by kind or name."""
+    return [
+        entry.name or entry.kind
+        for record in await store.forks()
+        for batch in record.staged
+        for entry in batch.entries
+        if batch.tape == record.tape
+    ]
+
+
+def watching(store: TapeStore, seen: list[list[str]]) -> Tool:
+    """A tool that looks at what is durable while it runs."""
+
+    @tool("look.on")
+    async def look_on(turn: Turn, args: NoArgs) -> str:
+        """Looks at the store."""
+        seen.append(await forked(store))
+        return "seen"
+
+    return look_on
+
+
+class TestDurability:
+    async def test_a_call_is_durable_before_its_tool_runs(self, store: TapeStore) -> None:
+        seen: list[list[str]] = []
+        model = Played(calls("look_on"), says("ok"))
+        async with running(store, model, Options(tools=[watching(store, seen)])) as bench:
+            await bench.say("look")
+        assert seen[0][-2:] == ["tool_call", "loop.step"]
+
+    async def test_a_result_is_durable_before_the_next_model_call(self, store: TapeStore) -> None:
+        seen: list[list[str]] = []
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            seen.append(await forked(store))
+            first = len(seen) == 1
+            yield ModelReply("" if first else "ok", (ToolCall("c", "tape_info", "{}"),) if first else ())
+
+        async with running(store, Replying(stream)) as bench:
+            await bench.say("look")
+        assert "message" in seen[0]
+        assert seen[1][-1] == "tool_result"
+
+    async def test_the_last_step_is_written_by_the_merge_alone(self, store: TapeStore) -> None:
+        async with running(store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            names = [entry.name or entry.kind for entry in await bench.entries()]
+            assert names[-3:] == ["message", "loop.step", "turn/end"]
+
+    async def test_every_entry_of_a_turn_carries_its_id(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(calls("tape_info"), says("ok"))) as bench:
+            result = await bench.say("hello")
+            assert {entry.meta.get("turn") for entry in await bench.entries()} == {result.turn}
+
+
+class TestOverflow:
+    async def test_it_opens_a_window_with_the_exact_state_and_asks_once_more(self, memory_store: InMemoryStore) -> None:
+        model = Played(says("one"), {"error": "overflow", "message": "17 tokens too many"}, says("short now"))
+        async with running(memory_store, model) as bench:
+            await bench.say("earlier")
+            result = await bench.say("long")
+            assert (result.status, result.text) == ("answered", "short now")
+            (found,) = [entry for entry in await bench.entries() if entry.name == "auto_handoff/context_overflow"]
+            assert found.payload["state"] == {"reason": "context_length_exceeded", "error": "17 tokens too many"}
+            assert asked(bench.requests[-1])[1:] == [("user", "[2026-11-21 20:21] long")]
+
+    async def test_the_step_says_auto_handoff(self, memory_store: InMemoryStore) -> None:
+        model = Played({"error": "overflow", "message": "too long"}, says("ok"))
+        async with running(memory_store, model) as bench:
+            await bench.say("long")
+            first, second = await bench.events("loop.step")
+            assert (first["status"], first["error"], second["status"]) == ("auto_handoff", "too long", "ok")
+
+    async def test_a_second_overflow_ends_the_turn(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "overflow"})) as bench:
+            result = await bench.say("long")
+            assert (result.status, len(bench.requests)) == ("failed", 2)
+            assert [step["status"] for step in await bench.events("loop.step")] == ["auto_handoff", "error"]
+
+    async def test_the_window_is_durable_before_the_second_try(self, store: TapeStore) -> None:
+        seen: list[list[str]] = []
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            seen.append(await forked(store))
+            async for item in Played({"error": "overflow"} if len(seen) == 1 else says("ok")).stream(request):
+                yield item
+
+        async with running(store, Replying(stream)) as bench:
+            await bench.say("long")
+        assert seen[1][-2:] == ["auto_handoff/context_overflow", "handoff"]
+
+    async def test_an_error_text_with_half_a_character_is_stored(self, memory_store: InMemoryStore) -> None:
+        model = Played({"error": "overflow", "message": "bad \ud83d"}, says("ok"))
+        async with running(memory_store, model) as bench:
+            assert (await bench.say("long")).text == "ok"
+
+
+@pytest.mark.law("T7")
+class TestHandoffs:
+    async def test_one_asked_for_in_a_step_stands_after_the_steps_results(self, memory_store: InMemoryStore) -> None:
+        both = [{"name": "tape_handoff", "arguments": {"name": "phase/two"}}, {"name": "tape_info", "arguments": {}}]
+        async with running(memory_store, Played({"calls": both}, says("ok"))) as bench:
+            await bench.say("go on")
+            names = [entry.name or entry.kind for entry in await bench.entries()]
+            place = names.index("tool_result")
+            assert names[place : place + 3] == ["tool_result", "phase/two", "handoff"]
+            assert len((await bench.entries())[place].payload["results"]) == 2
+
+    async def test_two_in_one_step_are_two_batches_in_order(self, memory_store: InMemoryStore) -> None:
+        both = [{"name": "tape_handoff", "arguments": {"name": name}} for name in ("phase/a", "phase/b")]
+        async with running(memory_store, Played({"calls": both}, says("ok"))) as bench:
+            await bench.say("go on")
+            names = [entry.name or entry.kind for entry in await bench.entries()]
+            place = names.index("tool_result")
+            assert names[place + 1 : place + 5] == ["phase/a", "handoff", "phase/b", "handoff"]
+            assert asked(bench.requests[-1])[1] == ("user", "[2026-11-21 20:21] go on")
+
+    async def test_one_asked_for_by_a_command_stands_after_the_command(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say(",handoff phase/two what we know")
+            names = [entry.name or entry.kind for entry in await bench.entries()]
+            place = names.index("command")
+            assert names[place : place + 3] == ["command", "phase/two", "handoff"]
+
+
+class TestModelsThatFail:
+    async def test_a_stream_without_a_reply_is_a_failure(self, memory_store: InMemoryStore) -> None:
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield TextDelta("half an ans")
+
+        async with running(memory_store, Replying(stream)) as bench:
+            result = await bench.say("hello")
+            assert (result.status, "ended without an answer" in result.text) == ("failed", True)
+
+    async def test_one_that_takes_too_long_is_stopped(self, memory_store: InMemoryStore) -> None:
+        options = Options(run=RunnerSettings(timeout=0.05))
+        async with running(memory_store, Played({"text": "late", "delay": 60}), options) as bench:
+            result = await bench.say("hello")
+            assert (result.status, "within 0.05 seconds" in result.text) == ("failed", True)
+
+    async def test_the_failed_step_is_a_fact_with_its_error(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "refused", "message": "no such key"})) as bench:
+            await bench.say("hello")
+            (step,) = await bench.events("loop.step")
+            assert (step["status"], step["error"]) == ("error", "no such key")
+
+    async def test_an_empty_answer_is_a_failure_that_stays_out_of_the_next_context(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, Played(says(""), says("there"))) as bench:
+            result = await bench.say("hello")
+            assert (result.status, "empty answer" in result.text) == ("failed", True)
+            await bench.say("are you there?")
+            assert [role for role, _ in asked(bench.requests[1])] == ["assistant", "user", "user"]
+
+    async def test_a_model_that_never_stops_calling_ends_at_the_step_limit(self, memory_store: InMemoryStore) -> None:
+        endless = (ModelReply("", (ToolCall(f"c{number}", "tape_search", f'{{"query":"{number}"}}'),)) for number in range(9))
+        model = replying(*endless)
+        async with running(memory_store, model, Options(run=RunnerSettings(max_steps=4))) as bench:
+            result = await bench.say("search")
+            assert (result.status, len(model.requests)) == ("failed", 4)
+            assert "after 4 steps" in result.text
+
+    async def test_an_error_of_the_adapter_itself_does_not_end_the_session(self, memory_store: InMemoryStore) -> None:
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            raise KeyError("choices")
+            yield TextDelta("")
+
+        async with running(memory_store, Replying(stream)) as bench:
+            assert (await bench.say("hello")).status == "failed"
+            assert (await bench.say(",tape.info")).status == "answered"
+
+
+class TestTextThatCannotBeStored:
+    async def test_half_a_surrogate_pair_becomes_a_replacement_character(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, replying(ModelReply("so \ud83d!"))) as bench:
+            assert (await bench.say("hello")).text == "so \N{REPLACEMENT CHARACTER}!"
+
+    async def test_two_halves_that_belong_together_become_the_character(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, replying(ModelReply("so \ud83d\ude00!"))) as bench:
+            assert (await bench.say("hello")).text == "so 😀!"
+
+    async def test_names_arguments_ids_and_reasoning_too(self, memory_store: InMemoryStore) -> None:
+        broken = ModelReply("\udc00", (ToolCall("\ud800", "\ud800x", '{"q":"\ud800"}'),), reasoning="\ud800")
+        async with running(memory_store, replying(broken, ModelReply("ok"))) as bench:
+            assert (await bench.say("hello")).text == "ok"
+            (call,) = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_CALL]
+            assert call.payload["calls"][0]["function"]["name"] == "\N{REPLACEMENT CHARACTER}x"
+
+
+class TestCallIds:
+    async def test_calls_without_ids_get_their_own_and_their_results(self, memory_store: InMemoryStore) -> None:
+        nameless = ModelReply("", (ToolCall("", "tape_info", "{}"), ToolCall("", "memory_show", "{}")))
+        async with running(memory_store, replying(nameless, ModelReply("ok"))) as bench:
+            await bench.say("hello")
+            results = [content for role, content in asked(bench.requests[1]) if role == "tool"]
+            assert results[0].startswith("entries:")
+            assert results[1].startswith("Memory:")
+
+    async def test_ids_that_a_model_uses_again_in_every_step_pair_with_their_own_results(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        again = (ModelReply("", (ToolCall("call_0", "tape_info", "{}"),)), ModelReply("", (ToolCall("call_0", "memory_show", "{}"),)))
+        async with running(memory_store, replying(*again, ModelReply("ok"))) as bench:
+            await bench.say("hello")
+            results = [content for role, content in asked(bench.requests[2]) if role == "tool"]
+            assert results[0].startswith("entries:")
+            assert results[1].startswith("Memory:")
+
+    async def test_one_id_for_two_calls_of_a_step_is_told_apart(self, memory_store: InMemoryStore) -> None:
+        twins = ModelReply("", (ToolCall("x", "tape_info", "{}"), ToolCall("x", "memory_show", "{}")))
+        async with running(memory_store, replying(twins, ModelReply("ok"))) as bench:
+            await bench.say("hello")
+            ids = [message["tool_call_id"] for message in bench.requests[1].messages if message["role"] == "tool"]
+            assert len(set(ids)) == 2
+
+
+class TestWhatIsKept:
+    async def test_a_system_prompt_is_stored_once_for_each_version(self, memory_store: InMemoryStore) -> None:
+        model = Played(says("a"), says("b"), calls("memory_save", content="Likes tea."), says("c"), says("d"))
+        async with running(memory_store, model) as bench:
+            for text in ("one", "two", "three", "four"):
+                await bench.say(text)
+            prompts = [entry for entry in await bench.entries() if entry.kind == Kind.SYSTEM]
+            assert len(prompts) == 2
+            for entry in prompts:
+                kept = await memory_store.get_blob(HOME, entry.payload["digest"])
+                assert len(kept.decode()) == entry.payload["characters"]
+
+    async def test_a_step_says_what_was_shown_and_what_it_used(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            (step,) = await bench.events("loop.step")
+            entries = await bench.entries()
+            assert step["shown"] == ((1, 1), (3, 3))
+            assert [entries[place - 1].kind for place in (1, 3)] == ["anchor", "message"]
+            assert step["usage"]["input_tokens"] > 0
+
+    async def test_an_answer_names_its_model(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            (answer,) = [entry for entry in await bench.entries() if entry.payload.get("role") == "assistant"]
+            assert answer.meta["model"] == "scripted"
+
+
+async def assert_rebuilt(bench: Bench) -> int:
+    """Builds the request of every recorded step again and compares it with the one that was sent."""
+    entries = await bench.entries()
+    steps = [entry.payload["data"] for entry in entries if entry.name == "loop.step"]
+    assert len(steps) == len(bench.requests)
+    for step, sent in zip(steps, bench.requests, strict=True):
+        assert (await _rebuilt(bench, step, entries)).as_bytes() == sent.as_bytes()
+        assert sent.digest() == step["request"]
+    return len(steps)
+
+
+async def _rebuilt(bench: Bench, step: Any, entries: tuple[TapeEntry, ...]) -> ModelRequest:
+    system, tools = [(await bench.store.get_blob(HOME, step[name])).decode() for name in ("system", "tools")]
+    return rebuilt(step, entries, tape=HOME, system=system, tools=tools)
+
+
+LIFE = (
+    "hello",
+    "remember that I like tea",
+    ",tape.info",
+    "search for tea",
+    ",correct 3 hello there",
+    ",retry",
+    "hand over",
+    "after the handoff",
+    ",new",
+    "fresh",
+    ",resume phase/two",
+    "back again",
+    "too long",
+    "unavailable",
+    "last",
+)
+SCRIPT = {
+    "rules": [
+        {"when": "remember", "steps": [calls("memory_save", content="Likes tea."), says("noted")]},
+        {"when": "search", "steps": [calls("tape_search", query="tea"), calls("no_such_tool"), says("found")]},
+        {"when": "unavailable", "steps": [{"error": "unavailable"}]},
+    ]
+}
+
+
+class Varied(ScriptedModel):
+    """The script above, and what depends on how often it was asked: one handoff, one overflow."""
+
+    def __init__(self, traits: ModelTraits) -> None:
+        super().__init__(SCRIPT, traits=traits)
+        self._once = {"hand over": calls("tape_handoff", name="phase/two", summary="tea"), "too long": {"error": "overflow"}}
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See `Model.stream`."""
+        text = str(request.messages[-1]["content"])
+        for word in list(self._once):
+            if word in text:
+                once = Played(self._once.pop(word))
+                self.requests.append(request)
+                async for item in once.stream(request):
+                    yield item
+                return
+        async for item in super().stream(request):
+            yield item
+
+
+@pytest.mark.law("T8")
+@pytest.mark.parametrize(
+    ("selector", "traits"),
+    [
+        ("window", ModelTraits()),
+        ("full", ModelTraits()),
+        ("messages", ModelTraits(first_assistant=False)),
+        ("compact", ModelTraits(context_tokens=4200)),
+        ("summary", ModelTraits(context_tokens=4200)),
+        ("auto", ModelTraits(short_prompt=True, tools=False, context_tokens=600)),
+    ],
+)
+async def test_the_request_of_every_step_can_be_built_again_byte_for_byte(
+    memory_store: InMemoryStore, selector: str, traits: ModelTraits
+) -> None:
+    model = Varied(traits)
+    async with running(memory_store, model, Options(compose=ComposeSettings(selector))) as bench:
+        for text in LIFE:
+            await bench.say(text)
+            await assert_rebuilt(bench)
+        for place in range(12):
+            await bench.say(f"{place} " + "long words " * 40)
+        assert await assert_rebuilt(bench) >= 23
+        cuts = await bench.events("context/cut")
+        assert bool(cuts) == (traits.context_tokens is not None)
+
+
+async def test_what_is_built_again_is_checked_against_what_was_sent(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        await bench.say("hello")
+        entries = list(await bench.entries())
+        (step,) = await bench.events("loop.step")
+        forged = [TapeEntry(e.kind, {**e.payload, "content": "hullo"}, e.meta, e.date, id=e.id) if e.kind == Kind.MESSAGE else e for e in entries]
+        assert (await _rebuilt(bench, step, tuple(forged))).digest() != step["request"]
+
+
+async def test_the_answer_on_the_tape_is_what_the_model_wrote_and_what_people_read_is_routed(
+    memory_store: InMemoryStore,
+) -> None:
+    async with running(memory_store, Played(says("<think>hm</think>Yes."))) as bench:
+        result = await bench.say("really?")
+        assert result.text == "Yes."
+        assert texts_of(await bench.entries(), "assistant") == ["<think>hm</think>Yes."]
+
+
+async def test_closing_a_model_call_early_cancels_it(memory_store: InMemoryStore) -> None:
+    ended = asyncio.Event()
+
+    async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        try:
+            await asyncio.sleep(60)
+            raise ModelUnavailable("never")
+            yield TextDelta("")
+        finally:
+            ended.set()
+
+    async with running(memory_store, Replying(stream), Options(run=RunnerSettings(timeout=0.05))) as bench:
+        await bench.say("hello")
+        assert ended.is_set()

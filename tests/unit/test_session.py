@@ -1,0 +1,245 @@
+"""A session: one tape, one turn at a time, and whatever happens in a turn is a fact with an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from bubbot.errors import DeliveryFailed
+from bubbot.models.scripted import ScriptedModel
+from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.entry import Kind
+from bubbot.tape.store import TapeStore
+from bubbot.texts import NO_MODEL, STOPPED
+from bubbot.tool import NoArgs, Tool, tool
+from bubbot.turn import Turn
+from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of
+
+
+@dataclass
+class Floor:
+    """A tool in which turns stand until they are let go; `inside` counts them, `most` how many there were at once."""
+
+    inside: int = 0
+    most: int = 0
+    entered: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+
+    def tool(self) -> Tool:
+        @tool("stand.here")
+        async def stand_here(turn: Turn, args: NoArgs) -> str:
+            """Stands."""
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            self.entered.release()
+            try:
+                await self.leave.acquire()
+            finally:
+                self.inside -= 1
+            return "left"
+
+        return stand_here
+
+    async def wait_for(self, turns: int) -> None:
+        """Returns when so many more have come in."""
+        async with asyncio.timeout(WAIT):
+            for _ in range(turns):
+                await self.entered.acquire()
+
+    def let_go(self, turns: int) -> None:
+        for _ in range(turns):
+            self.leave.release()
+
+
+@pytest.fixture
+def floor() -> Floor:
+    return Floor()
+
+
+STAND = {"default": [calls("stand_here"), says("done: {text}")]}
+
+
+async def test_the_first_turn_opens_the_tape_and_the_memory(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        await bench.say("hello")
+        names = [entry.name or entry.kind for entry in await bench.entries()]
+        assert names == [
+            "session/start", "turn/start", "message", "memory/open", "memory/seal", "system", "message", "loop.step",
+            "turn/end",
+        ]  # fmt: skip
+
+
+async def test_a_message_says_who_sent_it_and_where_it_came_from(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        await bench.say("hello")
+        said = next(entry for entry in await bench.entries() if entry.kind == Kind.MESSAGE)
+        assert said.meta["sender"] == {"id": "1", "name": "Ann"}
+        assert said.meta["inbound"] == ("bubbot/inbox/test", 1)
+        assert said.meta["origin"] == "human"
+
+
+async def test_the_answer_the_done_inbound_and_the_intent_are_one_merge(sqlite_store: SqliteStore) -> None:
+    async with running(sqlite_store, ScriptedModel()) as bench:
+        bench.channel.failures = [DeliveryFailed("offline")]
+        result = await bench.say("hello")
+        (intent,) = await bench.events("outbox/intent", "bubbot/outbox/test")
+        (done,) = await bench.events("inbox/done", bench.inbox.name)
+        assert (intent["turn"], intent["session"]) == (result.turn, HOME)
+        assert (done["inbounds"], done["outcome"], done["turn"]) == ((1,), "answered", result.turn)
+
+
+@pytest.mark.law("T14")
+class TestTurnsThatFail:
+    @pytest.mark.parametrize(
+        ("error", "kind"),
+        [("unavailable", "model_unavailable"), ("rate_limited", "model_rate_limited"), ("refused", "model_refused")],
+    )
+    async def test_the_failure_is_told_and_kept(self, store: TapeStore, error: str, kind: str) -> None:
+        async with running(store, Played({"error": error, "message": "it rains"})) as bench:
+            result = await bench.say("hello")
+            assert (result.status, result.text) == ("failed", "I could not answer this: it rains.")
+            assert bench.channel.texts == [result.text]
+            (found,) = [entry for entry in await bench.entries() if entry.kind == Kind.ERROR]
+            assert (found.payload["kind"], found.payload["message"]) == (kind, "it rains")
+            assert await bench.events("turn/end") == [{"status": "failed"}]
+
+    async def test_the_inbound_is_done(self, store: TapeStore) -> None:
+        async with running(store, Played({"error": "unavailable"})) as bench:
+            await bench.say("hello")
+            assert (await bench.recover()).open == ()
+            assert [done["outcome"] for done in await bench.events("inbox/done", bench.inbox.name)] == ["failed"]
+
+    async def test_the_next_turn_works_and_sees_the_message_that_failed(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "unavailable"}, says("here"))) as bench:
+            await bench.say("first")
+            assert (await bench.say("second")).text == "here"
+            shown = [content.partition("] ")[2] for role, content in asked(bench.requests[1]) if role == "user"]
+            assert shown == ["first", "second"]
+
+    async def test_what_it_did_before_it_failed_stays(self, memory_store: InMemoryStore) -> None:
+        model = Played(calls("memory_save", content="Likes tea."), {"error": "unavailable"}, says("tea"))
+        async with running(memory_store, model) as bench:
+            assert (await bench.say("I like tea")).status == "failed"
+            await bench.say("what do I like?")
+            assert "Likes tea." in bench.requests[-1].system
+
+    async def test_without_a_model_people_are_told_so_and_commands_work(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, UnconfiguredModel()) as bench:
+            assert (await bench.say("hello")).text == NO_MODEL
+            assert (await bench.say(",tape.info")).status == "answered"
+
+    async def test_a_stopped_turn_says_so_and_the_next_one_works(self, store: TapeStore, floor: Floor) -> None:
+        async with running(store, ScriptedModel(STAND), Options([floor.tool()])) as bench:
+            waiting = await bench.post("first")
+            await floor.wait_for(1)
+            assert bench.app.stop(HOME)
+            async with asyncio.timeout(WAIT):
+                result = await waiting
+            assert (result.status, result.text) == ("stopped", STOPPED)
+            assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == Kind.ERROR] == ["stopped"]
+            assert (await bench.recover()).open == ()
+            floor.let_go(1)
+            assert (await bench.say("second")).text == "done: second"
+
+    async def test_a_stop_reaches_a_model_that_is_thinking(self, memory_store: InMemoryStore) -> None:
+        model = Played({"text": "late", "delay": 60}, says("ok"))
+        async with running(memory_store, model) as bench:
+            waiting = await bench.post("first")
+            async with asyncio.timeout(WAIT):
+                while not bench.app.stop(HOME):  # until the turn has begun
+                    await asyncio.sleep(0)
+                assert (await waiting).status == "stopped"
+            assert (await bench.say("second")).text == "ok"
+
+
+async def test_a_stop_where_nothing_runs_says_so(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        assert not bench.app.stop(HOME)
+        await bench.say("hello")
+        assert not bench.app.stop(HOME)
+        assert not bench.app.stop("test:nobody")
+
+
+class TestOrder:
+    async def test_one_turn_of_a_session_runs_at_a_time(self, memory_store: InMemoryStore, floor: Floor) -> None:
+        async with running(memory_store, ScriptedModel(STAND), Options([floor.tool()])) as bench:
+            waiting = [await bench.post(text) for text in ("one", "two", "three")]
+            await floor.wait_for(1)
+            assert len(await memory_store.forks()) == 1
+            floor.let_go(3)
+            async with asyncio.timeout(WAIT):
+                results = [await one for one in waiting]
+            assert floor.most == 1
+            assert [result.text for result in results] == ["done: one", "done: two", "done: three"]
+            assert texts_of(await bench.entries(), "user") == ["one", "two", "three"]
+
+    async def test_several_sessions_run_at_once(self, store: TapeStore, floor: Floor) -> None:
+        async with running(store, ScriptedModel(STAND), Options([floor.tool()])) as bench:
+            waiting = [await bench.post(f"for {chat}", chat=chat) for chat in "abcd"]
+            await floor.wait_for(4)
+            assert floor.most == 4
+            floor.let_go(4)
+            async with asyncio.timeout(WAIT):
+                results = [await one for one in waiting]
+            assert [result.text for result in results] == [f"done: for {chat}" for chat in "abcd"]
+            for chat in "abcd":
+                assert texts_of(await bench.entries(f"test:{chat}"), "user") == [f"for {chat}"]
+
+    async def test_the_global_limit_holds_the_rest_back(self, memory_store: InMemoryStore, floor: Floor) -> None:
+        async with running(memory_store, ScriptedModel(STAND), Options([floor.tool()], at_once=2)) as bench:
+            waiting = [await bench.post("x", chat=chat) for chat in "abcde"]
+            await floor.wait_for(2)
+            floor.let_go(5)
+            async with asyncio.timeout(WAIT):
+                await asyncio.gather(*waiting)
+            assert floor.most == 2
+
+    async def test_answers_go_out_in_the_order_of_their_messages(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            waiting = [await bench.post(str(number)) for number in range(20)]
+            async with asyncio.timeout(WAIT):
+                await asyncio.gather(*waiting)
+            assert bench.channel.texts == [f"You said: {number}" for number in range(20)]
+
+
+class TestTheSameMessageAgain:
+    async def test_it_is_answered_once(self, store: TapeStore) -> None:
+        async with running(store, ScriptedModel()) as bench:
+            await bench.say("hello", id="42")
+            assert await bench.gate.accept(bench.inbound("hello", id="42")) is None
+            assert await bench.gate.accept(bench.inbound("something else", id="42")) is None
+            await bench.app.idle()
+            assert bench.channel.texts == ["You said: hello"]
+            assert texts_of(await bench.entries(), "user") == ["hello"]
+
+    async def test_it_is_answered_once_when_it_comes_twice_at_the_same_time(self, store: TapeStore) -> None:
+        async with running(store, ScriptedModel()) as bench:
+            found = await asyncio.gather(*[bench.gate.accept(bench.inbound("hello", id="42")) for _ in range(8)])
+            (only,) = [one for one in found if one is not None]
+            async with asyncio.timeout(WAIT):
+                await only
+                await bench.app.idle()
+            assert bench.channel.texts == ["You said: hello"]
+
+    async def test_it_is_known_after_a_restart(self, store: TapeStore) -> None:
+        async with running(store, ScriptedModel()) as bench:
+            await bench.say("hello", id="42")
+        async with running(store, ScriptedModel(), life="second") as bench:
+            assert await bench.resume() == []
+            assert await bench.gate.accept(bench.inbound("hello", id="42")) is None
+
+
+@pytest.mark.parametrize("text", [" ", "\x00", "\ud800", "漢字👍", "x" * 100_000, "[SILENT]", "</memory>"])
+async def test_every_text_becomes_a_turn(store: TapeStore, text: str) -> None:
+    async with running(store, Played(says("ok"))) as bench:
+        result = await bench.say(text)
+        assert (result.status, result.text) == ("answered", "ok")
+        assert not _blank(bench)
+
+
+def _blank(bench: Bench) -> list[object]:
+    return [content for _, content in asked(bench.requests[-1]) if not str(content).strip()]
