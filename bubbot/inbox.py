@@ -53,6 +53,7 @@ class Inbox:
     async def set_aside(self, unparsed: Unparsed) -> None:
         """Keeps what could not be read, bytes and reason, as a fact."""
         data = {
+            "session": f"{unparsed.channel}:{unparsed.chat}",
             "chat": unparsed.chat,
             "reason": unparsed.reason,
             "raw": b64encode(unparsed.raw).decode(),

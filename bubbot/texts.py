@@ -31,6 +31,11 @@ def repeated_call(name: str) -> str:
     return f"I stopped because the model kept calling {name} with the same arguments."
 
 
+def taking_up(count: int) -> str:
+    """What a person is told who opens a chat in which something is left to answer."""
+    return f"Answering what was left open: {count} message{'s' if count > 1 else ''}."
+
+
 def unparsed(reason: str) -> str:
     """What people are told about something that could not be read."""
     return f"I could not read that: {reason}. It was kept as it came."

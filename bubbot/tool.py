@@ -63,7 +63,8 @@ class Tool:
     def spec(self) -> ToolSpec:
         """The tool as a provider sees it."""
         schema = self.args.model_json_schema()
-        schema.pop("title", None)
+        for ours in ("title", "description"):  # what the class says is for us; every request would carry it
+            schema.pop(ours, None)
         for field in schema.get("properties", {}).values():
             field.pop("title", None)
         return ToolSpec(self.provider_name, self.summary, schema)

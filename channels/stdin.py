@@ -41,6 +41,7 @@ class StdinChannel:
         self._write: Callable[[str], None] = options.settings.get("write") or self._print
         self._now = options.now
         self._process = options.new_id()
+        self._ending = False
         self._terminal = sys.stdin.isatty() and sys.stdout.isatty()
 
     async def run(self, receive: Receive) -> None:
@@ -59,11 +60,12 @@ class StdinChannel:
         while (raw := await lines.get()) is not None:
             room.release()
             number += 1
+            self._ending = raw.strip() == b",quit"
             if raw.strip():
                 await receive(self._event(raw, number))
             else:
                 self._prompt()
-            if raw.strip() == b",quit":
+            if self._ending:
                 return
 
     def _event(self, raw: bytes, number: int) -> Inbound | Unparsed:
@@ -99,7 +101,7 @@ class StdinChannel:
         sys.stdout.buffer.flush()
 
     def _prompt(self) -> None:
-        if self._terminal:
+        if self._terminal and not self._ending:
             sys.stdout.write(PROMPT)
             sys.stdout.flush()
 

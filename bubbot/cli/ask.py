@@ -8,7 +8,7 @@ import json
 import sys
 
 from bubbot.channel import Inbound, Sender
-from bubbot.cli.common import Setup, session_id, setup
+from bubbot.cli.setup import Setup, session_id, setup
 from bubbot.errors import ConfigError
 from bubbot.tape.entry import timestamp
 from bubbot.turn import TurnResult

@@ -6,8 +6,8 @@ import argparse
 import asyncio
 import sys
 
-from bubbot.cli.common import Setup, session_id, setup
-from bubbot.errors import ConfigError
+from bubbot import texts
+from bubbot.cli.setup import Setup, session_id, setup
 from bubbot.wiring import open_app
 
 
@@ -25,13 +25,13 @@ def run(args: argparse.Namespace) -> int:
 
 async def _chat(made: Setup, session: str) -> None:
     chat = session.partition(":")[2]
-    if not chat:
-        raise ConfigError("--session is empty; give the conversation a name, such as work")
     async with open_app(made.settings, made.home, channel_settings={"chat": chat}) as app:
-        notice = app.model.traits.notice
-        if notice:
-            # In a pipe standard output carries answers and nothing else.
-            print(notice, file=sys.stdout if sys.stdout.isatty() else sys.stderr, flush=True)
-        await app.recover(session)
+        # In a pipe standard output carries answers and nothing else.
+        aside = sys.stdout if sys.stdout.isatty() else sys.stderr
+        if app.model.traits.notice:
+            print(app.model.traits.notice, file=aside, flush=True)
+        left_open = await app.recover(session)
+        if left_open:
+            print(texts.taking_up(len(left_open)), file=aside, flush=True)
         await app.channel.run(app.gate.receive)
         await app.runtime.idle()

@@ -6,11 +6,11 @@ import argparse
 import asyncio
 import json
 
-from bubbot.cli.common import Setup, setup
+from bubbot.cli.setup import Setup, setup
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.stores.sqlite import SqliteStore
-from bubbot.tape.entry import TapeEntry, thaw
-from bubbot.tape.query import Opening, TapeQuery, date_bounds
+from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.query import TapeQuery, date_bounds
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.views.anchors import AnchorsView
 from bubbot.wiring import new_id, now, open_tapes
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
     show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
     show.add_argument("--until", help="up to this date or time")
-    show.add_argument("--last", type=int, metavar="N", help="only the newest N entries")
+    show.add_argument("--last", type=_count, metavar="N", help="only the newest N entries")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
     anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
     anchors.add_argument("tape")
@@ -40,6 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     archive.add_argument("tape")
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Runs one action."""
     return asyncio.run(_ACTIONS[args.action](setup(args), args))
@@ -47,12 +53,13 @@ def run(args: argparse.Namespace) -> int:
 
 async def _list(made: Setup, _args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, _):
+        lines = []
         for one in await store.tapes():
-            found = (await store.fetch([TapeQuery(one.name, Opening(), missing="empty")]))[0]
-            session = await _session(store, one.name) if found or one.erased else ""
+            session = await _session(store, one.name)
             notes = [f"archive of {one.archived_from}"] if one.archived_from else []
             notes += [f"{one.erased} erased"] if one.erased else []
-            print(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
+            lines.append(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
+    print("\n".join(sorted(lines)))
     return FINE
 
 
@@ -83,6 +90,8 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
         tape = await _name(store, workspace, args.tape)
         query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=args.last is not None, limit=args.last)
         entries = (await store.fetch([query]))[0]
+    if not entries and (strange := [kind for kind in kinds if kind not in list(Kind)]):
+        raise ConfigError(f"--kinds {strange[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
     for entry in reversed(entries) if args.last is not None else entries:
         print(json.dumps(_as_json(entry), ensure_ascii=False) if args.json else _line(entry))
     return FINE

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.errors import BubbotError, ModelError, ToolFailed, ToolRetry
+from bubbot.errors import BubbotError, ModelError, ToolError, ToolFailed, ToolRetry
 from bubbot.model import ToolCall
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
@@ -92,19 +92,19 @@ class CallRunner:
         except (BubbotError, ToolRetry, ToolFailed) as error:
             return await self.shown(turn.tape, str(error)), True
         except Exception as error:  # the tool call: whatever a tool raises is its result
-            log.warning("a tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
+            log.info("a tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
             return await self.shown(turn.tape, f"{call.name} failed: {type(error).__name__}: {error}"), True
         return await self.shown(turn.tape, output if isinstance(output, str) else output.text), False
 
     async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | Rerun:
-        """The tool's output. Raises what the tool raised, or `ToolFailed` when it ran out of time."""
+        """The tool's output. Raises what the tool raised, or `ToolError` when it ran out of time."""
         try:
             async with asyncio.timeout(self._settings.timeout) as limit:
                 output: object = await tool.run(turn, args)
         except TimeoutError:
             if not limit.expired():
                 raise  # the tool's own
-            raise ToolFailed(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
+            raise ToolError(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
         if not isinstance(output, (str, Rerun)):
             raise ToolFailed(f"{tool.name} gave back a {type(output).__name__} where text was due")
         return output

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 from xml.sax.saxutils import escape, quoteattr
 
-from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolRetry
+from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolFailed, ToolRetry
 from bubbot.runtime.calls import CallRunner, clean
 from bubbot.runtime.router import COMMAND_PREFIX
 from bubbot.tape import entry as make
@@ -66,10 +66,10 @@ class CommandRunner:
             if not turn.role.at_least(tool.role):
                 raise CommandError(f",{name} is for the {tool.role}; you are a {turn.role} here")
             output = await self._calls.invoke(turn, tool, args)
-        except (CommandError, ToolRetry, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
+        except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # the tool call: what a command raises goes to the model
-            log.warning("a command raised", exc_info=True, extra={"action": "command.raised", "command": name})
+            log.info("a command raised", exc_info=True, extra={"action": "command.raised", "command": name})
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
         if isinstance(output, Rerun):
             return CommandOutcome(name, "ok", output.text, rerun=True)

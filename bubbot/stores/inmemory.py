@@ -154,7 +154,7 @@ class InMemoryStore:
             self._tapes = before
             raise
         self._keep(drafts)
-        self._erase(how)
+        self._erase(tape, how)
         return stored
 
     def _put_aside(self, tape: str, how: Reset) -> None:
@@ -162,16 +162,16 @@ class InMemoryStore:
         if old:
             self._tapes[how.archive] = replace(old, archived_from=tape)
 
-    def _erase(self, how: Reset) -> None:
+    def _erase(self, tape: str, how: Reset) -> None:
         if not how.erase:
             return
-        for name, ids in (*how.also, (how.archive, None)):
-            tape = self._tapes.get(name)
-            if tape is None:
-                continue
-            tape.entries = [_blank(entry) if ids is None or entry.id in ids else entry for entry in tape.entries]
-            if ids is None:
-                tape.blobs.clear()
+        for kept in self._tapes.values():
+            if kept.archived_from == tape:
+                kept.entries = [_blank(entry) for entry in kept.entries]
+                kept.blobs.clear()
+        for name, ids in how.also:
+            if other := self._tapes.get(name):
+                other.entries = [_blank(entry) if entry.id in ids else entry for entry in other.entries]
 
 
 def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:

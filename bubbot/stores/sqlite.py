@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -170,6 +171,8 @@ async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: wri
 
 
 def _writing(path: Path, now: str) -> sqlite3.Connection:
+    with suppress(OSError):  # for its owner alone; SQLite gives the files beside it the same mode, and names errors
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     return _prepared(conn, partial(_prepare_writing, now=now))
 

@@ -92,20 +92,17 @@ def reset(
         ).fetchone()
         if fact is None:
             raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
-        _erase(conn, fact[0], old, how.also)
+        _erase(conn, fact[0], tape, how.also)
     return stored
 
 
-def _erase(
-    conn: sqlite3.Connection, fact: int, whole: int | None, also: tuple[tuple[str, tuple[int, ...]], ...]
-) -> None:
-    """Blanks every entry of the tape `whole`, and single entries of others, citing the fact."""
-    doomed = []
-    if whole is not None:
-        doomed += conn.execute(
-            "SELECT tape, id FROM entries WHERE tape = ? AND payload IS NOT NULL", (whole,)
-        ).fetchall()
-        conn.execute("DELETE FROM blobs WHERE tape = ?", (whole,))
+def _erase(conn: sqlite3.Connection, fact: int, tape: str, also: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
+    """Blanks every entry of the tape's archives, and single entries of others, citing the fact."""
+    archives = "(SELECT tape FROM tapes WHERE archived_from = ?)"
+    doomed = conn.execute(
+        f"SELECT tape, id FROM entries WHERE tape IN {archives} AND payload IS NOT NULL", (tape,)
+    ).fetchall()
+    conn.execute(f"DELETE FROM blobs WHERE tape IN {archives}", (tape,))
     for name, ids in also:
         other = tape_number(conn, name)
         doomed += [

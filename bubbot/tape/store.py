@@ -29,7 +29,7 @@ class Batch:
 class Reset:
     """Put the tape's entries aside under the name `archive`, and start the tape anew.
 
-    `erase` also blanks them, and those of other tapes named in `also` (tape, ids); the fact that says so is the
+    `erase` also blanks them, those of earlier archives, and those of other tapes named in `also` (tape, ids); the fact that says so is the
     event `tape/erased` among the first entries of the new tape.
     """
 

@@ -141,7 +141,7 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str]) -> Tool
     @tool("session.reset", commands=("reset",), for_model=False, role=Role.OWNER)
     async def session_reset(turn: Turn, args: ResetArgs) -> str:
         """Start this tape anew: `archive` keeps the old one under another name, `erase` removes its content."""
-        head = await turn.tape.head()
+        head = turn.tape.base
         if args.how == "archive":
             memory = MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
             path = export(turn.session, await memory.export())
@@ -149,11 +149,11 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str]) -> Tool
             return f"The tape starts anew. {head} entries are kept as {name}; the memory was written to {path}."
         if args.how == "erase":
             await turn.tape.reset(archive=False, also=await _traces(turn, traces))
-            return f"The tape starts anew. The content of {head} entries was erased, memory included."
+            return f"The tape starts anew. The content of {head} entries was erased, with memory and earlier archives."
         return (
             f"This tape has {head} entries, its memory included. ,reset archive puts them aside under another name "
             "(readable with bubbot tape show) and writes the memory to a file; ,reset erase removes their content "
-            "for good, here and in the inbox and outbox."
+            "for good, here, in earlier archives of this tape, and in the inbox and outbox."
         )
 
     return session_reset

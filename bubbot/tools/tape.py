@@ -40,7 +40,7 @@ class SearchArgs(ToolArgs):
     )
     start: str | None = Field(default=None, description="first date, such as 2026-11-21 or 2026-11-21T18:00")
     end: str | None = Field(default=None, description="last date, included")
-    limit: int = Field(default=10, ge=1, le=100)
+    limit: int = Field(default=10, ge=1, le=100, description="how many hits at most")
 
     _kinds = field_validator("kinds", mode="before")(split_text)
 
@@ -141,7 +141,7 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     except EntryInvalid as error:
         raise ToolRetry(str(error)) from error
     turn.handoff_after_results(name, state)
-    return f"A new window opens at {name} after this step."
+    return f"A new window opens at {name}."
 
 
 def _owner(origin: str) -> str:

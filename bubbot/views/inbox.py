@@ -88,7 +88,7 @@ class SessionTraceView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Every event that carries a session id."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, "outbox/intent")),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, UNPARSED, "outbox/intent")),)
 
     def fold(self, found: Found) -> tuple[int, ...]:
         """Their ids."""

@@ -31,6 +31,8 @@ BOOKKEEPING = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", M
 SNIPPET = 160
 _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
+_ECHOES = frozenset({SEARCH_TOOL, "tape.anchors", "session.context", "session.why", "session.help"})
+"""Commands whose output repeats what stands elsewhere on the tape."""
 _STRUCTURE: dict[str, frozenset[str]] = {
     Kind.MESSAGE: frozenset({"role", "type"}),
     Kind.TOOL_CALL: frozenset({"id", "type"}),
@@ -70,7 +72,7 @@ class SearchResult:
     """The hits, newest first, and how many matches were left out.
 
     `exact` counts the exact ones among the hits. Left out and counted: `own_output`, earlier answers of the
-    search tool; `hidden`, entries a person deleted; `old_memory`, replaced versions of the memory zone.
+    search tool and of commands that repeat the tape; `hidden`, entries a person deleted; `old_memory`, replaced versions of the memory zone.
     `incomplete`: so much was left out that older exact matches may exist which were not read; a narrower search
     (kinds, dates) reaches them. `spelling_from`: entries before this id were not compared by spelling; 0 where
     none was left.
@@ -306,7 +308,7 @@ class _Sieve:
             if any(answers):
                 own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
                 kept["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if not answer)
-        elif entry.name == "command" and _data(entry).get("name") in _NAMES:
+        elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
             kept, own = {}, kept
         skip = _STRUCTURE.get(entry.kind, frozenset())
         return "\n".join(_strings(kept, skip)), "\n".join(_strings(own, skip))

@@ -266,11 +266,15 @@ class TestRunning:
                 "</command>"
             )
 
-    async def test_one_that_hangs_or_fails_for_good_goes_to_the_model_too(self, memory_store: InMemoryStore) -> None:
+    async def test_one_that_hangs_goes_to_the_model_too(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), ODD) as bench:
             assert "stopped after 0.05 seconds" in (await bench.say(",odd.one wait")).text
-            assert "it cannot be done" in (await bench.say(",odd.one cannot")).text
-            assert len(bench.requests) == 2
+            assert len(bench.requests) == 1
+
+    async def test_one_that_says_it_cannot_is_the_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(), ODD) as bench:
+            assert (await bench.say(",odd.one cannot")).text == "it cannot be done"
+            assert bench.requests == []
 
     async def test_without_a_model_the_error_itself_is_the_answer(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, UnconfiguredModel(), ODD) as bench:

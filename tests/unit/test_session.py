@@ -150,8 +150,9 @@ class TestTurnsThatFail:
         async with running(memory_store, model) as bench:
             waiting = await bench.post("first")
             async with asyncio.timeout(WAIT):
-                while not bench.app.stop(HOME):  # until the turn has begun
+                while not bench.requests:
                     await asyncio.sleep(0)
+                assert bench.app.stop(HOME)
                 assert (await waiting).status == "stopped"
             assert (await bench.say("second")).text == "ok"
 

@@ -167,7 +167,7 @@ async def test_a_handoff_waits_for_the_results_of_the_step(chat: TapeService, be
     await chat.append([message("user", "a"), message("user", "b")])
     turn = await begin()
     answer = await use(turn, "handoff", name=" phase/b ", summary="so far", next_steps=["go"], source_ids=[1, 2])
-    assert answer == "A new window opens at phase/b after this step."
+    assert answer == "A new window opens at phase/b."
     state = {"summary": "so far", "next_steps": ["go"], "source_ids": [1, 2], "owner": "human"}
     assert turn.after_results == [("phase/b", state)]
     assert turn.tape.delta == ()

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from bubbot import log
+from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings import Settings, default_home, load
 
@@ -29,4 +30,7 @@ def setup(args: argparse.Namespace) -> Setup:
 
 def session_id(text: str) -> str:
     """The session id that a name given on the command line stands for: `work` is `stdin:work`."""
-    return text if text.startswith("stdin:") else f"stdin:{text}"
+    chat = text.removeprefix("stdin:").strip()
+    if not chat:
+        raise ConfigError("--session is empty; give the conversation a name, such as work")
+    return f"stdin:{chat}"

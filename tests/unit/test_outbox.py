@@ -1,0 +1,121 @@
+"""The outbox: what people are to be told, until every part has a receipt."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.channel import Part, Receipt
+from bubbot.outbox import MARK_EVERY, Outbox, intent, outbox_tape
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.store import TapeStore
+from bubbot.views.outbox import Intent, intent_from
+from tests.tapes import whole
+from tests.unit.test_inbox import CountingStore, service
+
+TAPE = outbox_tape("test")
+
+
+@pytest.fixture
+def outbox(store: TapeStore) -> Outbox:
+    return Outbox(service(store, TAPE))
+
+
+async def intended(store: TapeStore, turn: str = "t1", *texts: str) -> Intent:
+    """An intent on the tape, as the merge of a turn writes it."""
+    parts = tuple(Part("home", text, "thread", "m1") for text in texts or ("hello",))
+    (entry,) = await service(store, TAPE).append([intent("test:home", turn, parts)])
+    return intent_from(entry.id, entry.payload["data"])
+
+
+async def test_an_intent_comes_back_as_it_was(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store, "t1", "one", "two")
+    assert made.parts == (Part("home", "one", "thread", "m1"), Part("home", "two", "thread", "m1"))
+    assert await outbox.open() == (made,)
+
+
+async def test_it_is_open_until_every_part_has_a_receipt(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store, "t1", "one", "two")
+    await outbox.receipt(made, 1, Receipt("p1"), resumed=False)
+    (left,) = await outbox.open()
+    assert left.sent == {1}
+    await outbox.receipt(made, 0, Receipt("p2"), resumed=False)
+    assert await outbox.open() == ()
+
+
+async def test_a_second_receipt_for_a_part_changes_nothing(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store)
+    for external_id in ("p1", "p2"):
+        await outbox.receipt(made, 0, Receipt(external_id), resumed=False)
+    receipts = [entry.payload["data"]["external_id"] for entry in await whole(store, TAPE) if entry.name == "outbox/receipt"]
+    assert receipts == ["p1"]
+
+
+async def test_a_receipt_of_a_later_process_says_that_the_part_may_have_come_twice(
+    outbox: Outbox, store: TapeStore
+) -> None:
+    await outbox.receipt(await intended(store), 0, Receipt(), resumed=True)
+    assert (await whole(store, TAPE))[-1].payload["data"]["resumed"] is True
+
+
+async def test_an_intent_that_is_given_up_is_open_no_more(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store)
+    await outbox.end(made, "the chat is gone")
+    assert await outbox.open() == ()
+    assert (await whole(store, TAPE))[-1].payload["data"] == {"intent": made.id, "reason": "the chat is gone"}
+
+
+async def test_giving_it_up_twice_keeps_the_first_reason(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store)
+    await outbox.end(made, "the chat is gone")
+    await outbox.end(made, "forbidden")
+    assert len(await whole(store, TAPE)) == 2
+
+
+async def test_the_same_turn_intends_once(outbox: Outbox, store: TapeStore) -> None:
+    await intended(store)
+    await intended(store)
+    assert len(await outbox.open()) == 1
+
+
+class TestMarks:
+    async def busy(self, store: InMemoryStore, turns: int, *, stuck: int = -1) -> Outbox:
+        """An outbox after many deliveries, of which one never got through."""
+        outbox = Outbox(service(store, TAPE))
+        for number in range(turns):
+            made = await intended(store, f"t{number}", "one", "two")
+            await outbox.receipt(made, 0, Receipt(), resumed=False)
+            if number != stuck:
+                await outbox.receipt(made, 1, Receipt(), resumed=False)
+        return outbox
+
+    async def test_after_hundreds_of_deliveries_little_is_read(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 300)
+        store.read = 0
+        assert await Outbox(service(store, TAPE)).open() == ()
+        assert store.read <= 2 * MARK_EVERY + 3
+
+    async def test_one_old_intent_that_is_stuck_is_seen_still_with_the_parts_it_had(self) -> None:
+        store = CountingStore()
+        await self.busy(store, 300, stuck=3)
+        store.read = 0
+        (left,) = await Outbox(service(store, TAPE)).open()
+        assert (left.turn, left.sent) == ("t3", {0})
+        assert store.read <= 2 * MARK_EVERY + 4
+
+    async def test_a_stuck_intent_that_is_given_up_at_last_is_open_no_more(self) -> None:
+        store = CountingStore()
+        outbox = await self.busy(store, 100, stuck=3)
+        (left,) = await outbox.open()
+        await outbox.end(left, "too old")
+        assert await Outbox(service(store, TAPE)).open() == ()
+
+    async def test_processes_that_live_for_one_message_leave_marks_too(self) -> None:
+        store = CountingStore()
+        for number in range(200):
+            outbox = Outbox(service(store, TAPE))
+            await outbox.open()  # what a start does first
+            await outbox.receipt(await intended(store, f"t{number}"), 0, Receipt(), resumed=False)
+        store.read = 0
+        assert await Outbox(service(store, TAPE)).open() == ()
+        assert store.read <= 2 * MARK_EVERY + 4
