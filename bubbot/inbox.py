@@ -30,7 +30,7 @@ class Inbox:
     def __init__(self, tape: TapeService, new_id: NewId) -> None:
         self._tape = tape
         self._new_id = new_id
-        self._unmarked = 0
+        self._unmarked: int | None = None
 
     @property
     def name(self) -> str:
@@ -47,7 +47,8 @@ class Inbox:
         stored = (await self._tape.append([entry], keep_first=True))[0]
         if stored.meta.get("accept") != nonce:
             return None
-        self._unmarked += 1
+        if self._unmarked is not None:
+            self._unmarked += 1
         return Accepted(stored.id, inbound_from(stored.payload["data"]))
 
     async def set_aside(self, unparsed: Unparsed) -> None:
@@ -66,7 +67,13 @@ class Inbox:
         return await self._tape.read(InboxView(mark))
 
     async def mark(self) -> None:
-        """Writes a bookkeeping anchor when enough was accepted since the last one, so that recovery reads little."""
+        """Writes a bookkeeping anchor when enough was accepted since the last one, so that recovery reads little.
+
+        The first call counts what earlier processes accepted: some live for one message only.
+        """
+        if self._unmarked is None:
+            last, head = await self._tape.read(MarkView(MARK)), await self._tape.head()
+            self._unmarked = last.passed(head)
         if self._unmarked < MARK_EVERY:
             return
         self._unmarked = 0

@@ -25,7 +25,7 @@ class Outbox:
 
     def __init__(self, tape: TapeService) -> None:
         self._tape = tape
-        self._unmarked = 0
+        self._unmarked: int | None = None
 
     async def receipt(self, intent: Intent, place: int, receipt: Receipt, *, resumed: bool) -> None:
         """The fact that a part arrived. `resumed`: an earlier process may have sent it already, so it may repeat."""
@@ -33,12 +33,13 @@ class Outbox:
         if resumed:
             data["resumed"] = True
         await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], keep_first=True)
-        self._unmarked += 1
         await self._mark()
 
     async def end(self, intent: Intent, reason: str) -> None:
         """The fact that an intent is given up, and why."""
-        await self._tape.append([event(ENDED, {"intent": intent.id, "reason": reason}, key=f"ended:{intent.id}")])
+        await self._tape.append(
+            [event(ENDED, {"intent": intent.id, "reason": reason}, key=f"ended:{intent.id}")], keep_first=True
+        )
 
     async def open(self) -> tuple[Intent, ...]:
         """The intents with parts that have no receipt, oldest first."""
@@ -46,6 +47,11 @@ class Outbox:
         return await self._tape.read(OutboxView(mark))
 
     async def _mark(self) -> None:
+        if self._unmarked is None:  # earlier processes may have lived for one message only
+            last, head = await self._tape.read(MarkView(MARK)), await self._tape.head()
+            self._unmarked = last.passed(head)
+        else:
+            self._unmarked += 1
         if self._unmarked < MARK_EVERY:
             return
         self._unmarked = 0

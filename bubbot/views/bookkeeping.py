@@ -22,6 +22,10 @@ class Mark:
         """The ids worth reading: the open ones and everything newer."""
         return (*((item["id"], item["id"]) for item in self.open), (self.after + 1, None))
 
+    def passed(self, head: int) -> int:
+        """About how many messages came since: each leaves its own fact, and the one that settles it."""
+        return (head - self.after) // 2
+
 
 def mark_anchor(name: str, after: int, still_open: Sequence[JsonObject]) -> TapeEntry:
     """A bookkeeping anchor; it never moves a window."""

@@ -58,7 +58,7 @@ class Bench:
     def run(self, messages: Sequence[str], point: str = "", broken: str = "") -> int:
         """Sends the messages and waits for the end; the exit code (-9: killed)."""
         process = self.start(point, broken)
-        process.communicate("".join(f"{message}\n" for message in messages).encode(), timeout=60)
+        process.communicate("".join(f"{message}\n" for message in messages).encode(), timeout=300)
         return process.returncode
 
     def missing(self, messages: Sequence[str]) -> list[str]:
