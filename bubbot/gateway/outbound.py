@@ -46,10 +46,13 @@ class Deliverer:
         return len(owed)
 
     async def tell(self, outbound: Outbound) -> None:
-        """Says something at once that no turn said; nothing is owed for it."""
+        """Says something at once that no turn said; nothing is owed for it, so a failure is only told the operator."""
         async with self._busy:
-            for part in self._channel.parts(outbound):
-                await self._channel.send(part)
+            try:
+                for part in self._channel.parts(outbound):
+                    await self._channel.send(part)
+            except DeliveryFailed as error:
+                log.warning("a notice was not delivered: %s", error, extra={"action": "tell.failed"})
 
     async def _send(self, part: Part) -> Receipt:
         for wait in self._waits:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,9 @@ class ScriptedModel:
         self, script: Mapping[str, Any] | None = None, *, name: str = "scripted", traits: ModelTraits | None = None
     ) -> None:
         script = script or {}
-        self._rules = [(re.compile(rule["when"], re.IGNORECASE), rule["steps"]) for rule in script.get("rules", ())]
-        self._default = script.get("default", _DEFAULT)
+        rules = script.get("rules", ())
+        self._rules = [(re.compile(rule["when"], re.IGNORECASE), _steps(rule["steps"])) for rule in rules]
+        self._default = _steps(script.get("default", _DEFAULT))
         self._name = name
         self._traits = traits or ModelTraits()
         self.requests: list[ModelRequest] = []
@@ -98,6 +99,16 @@ class ScriptedModel:
         """See `Model.aclose`."""
 
 
+def _steps(given: Any) -> Sequence[Mapping[str, Any]]:
+    """The steps of a rule. Raises `ValueError` where there are none, or an error that no model has."""
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(step, Mapping) for step in given):
+        raise ValueError(f"steps are {given!r}; they have to be a list of objects, one at least")
+    unknown = [step["error"] for step in given if step.get("error", "overflow") not in _ERRORS]
+    if unknown:
+        raise ValueError(f"error is {unknown[0]!r}; it has to be one of {', '.join(_ERRORS)}")
+    return given
+
+
 def _asked(request: ModelRequest) -> tuple[str, int]:
     """The last user message without its time, and how many assistant messages came after it."""
     said = 0
@@ -121,6 +132,8 @@ def create(options: ModelOptions) -> ScriptedModel:
         return ScriptedModel(name=options.name)
     try:
         script = json.loads(Path(str(path)).read_text(encoding="utf-8"))
+        if not isinstance(script, dict):
+            raise TypeError("it has to hold one JSON object")
         return ScriptedModel(script, name=options.name)
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         raise ConfigError(f"[model] script {path} cannot be used: {error}; see docs/reference/config.md") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -239,6 +241,13 @@ async def test_a_store_that_failed_to_open_leaves_no_file_open(path: Path) -> No
     with pytest.raises(StoreTooNew):
         await open_store(path, salt=bytes, now=SteppingClock())
     assert [found.name for found in path.parent.iterdir()] == ["bubbot.db"]
+
+
+def test_a_store_that_failed_to_open_leaves_no_thread_that_reports_to_a_closed_loop(diary: Path) -> None:
+    for _ in range(20):
+        with pytest.raises(TapeCorrupt):
+            asyncio.run(open_store(diary, salt=bytes, now=SteppingClock()))
+    assert [thread.name for thread in threading.enumerate() if "_connection_worker_thread" in thread.name] == []
 
 
 async def test_a_closed_store_leaves_one_file(path: Path) -> None:

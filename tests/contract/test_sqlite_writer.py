@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,6 +117,42 @@ async def test_when_one_of_a_group_fills_the_disk_the_others_stand_or_fall_on_th
     assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
     assert await whole(store, "other") == ()
     assert (await store.audit()).findings == ()
+
+
+def rolls_back(conn: sqlite3.Connection) -> None:
+    """What SQLite does to the whole transaction when a disk is full at the wrong moment."""
+    conn.execute("INSERT INTO tapes (name) VALUES ('lost')")
+    conn.execute("ROLLBACK")
+    raise sqlite3.OperationalError("the database or disk is full")
+
+
+def spoils_the_commit(conn: sqlite3.Connection) -> None:
+    """A write that is refused only when the transaction ends."""
+    conn.execute("PRAGMA defer_foreign_keys = ON")
+    conn.execute("INSERT INTO blobs (tape, digest, data) VALUES (999, 'lost', x'')")
+
+
+@pytest.mark.law("T3")
+@pytest.mark.parametrize("spoiler", [rolls_back, spoils_the_commit])
+async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours_nothing(
+    store: SqliteStore, spoiler: Callable[[sqlite3.Connection], None]
+) -> None:
+    await store.append([batch(note("first", key="k"))])
+    group = store._writer
+    assert group is not None
+    with held(store):
+        jobs = [
+            asyncio.create_task(store.append([notes("before")])),
+            asyncio.create_task(group.submit(spoiler)),
+            asyncio.create_task(store.append([batch(note("conflict", key="k"))])),
+            asyncio.create_task(store.append([notes("after")])),
+        ]
+        await asyncio.sleep(0)
+    before, spoilt, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
+    assert (type(spoilt), type(conflict)) == (StoreUnavailable, TapeConflict)
+    assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
+    assert await texts(store) == ["first", "before", "after"]
+    assert [tape.name for tape in await store.tapes()] == ["tape"]
 
 
 @pytest.mark.law("T3")

@@ -7,17 +7,19 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bubbot.home import Home
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
+from bubbot.runtime.session import ATTEMPTS
 from bubbot.stores.sqlite import open_readonly
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
+from bubbot.texts import GAVE_UP
 from bubbot.wiring import open_tapes
 
 CHILD = Path(__file__).with_name("kill_child.py")
@@ -74,9 +76,26 @@ class Bench:
 
     def faults(self, messages: Sequence[str]) -> list[str]:
         """What is lost, doubled or damaged; empty where the promises were kept."""
-        return [*self._people(messages), *self._facts(messages), *asyncio.run(_damage(self.home))]
+        given_up = self.given_up()
+        kept = [message for message in messages if message not in given_up]
+        return [*self._people(kept, given_up), *self._facts(messages, given_up), *asyncio.run(_damage(self.home))]
 
-    def _people(self, messages: Sequence[str]) -> list[str]:
+    def given_up(self) -> set[str]:
+        """The messages that were interrupted twice and so end, by design, with an honest failure."""
+        facts = self.entries(inbox_tape("stdin"))
+        cut_off = Counter(
+            inbound
+            for entry in facts
+            if entry.name == "inbox/interrupted"
+            for inbound in entry.payload["data"]["inbounds"]
+        )
+        return {
+            entry.payload["data"]["text"]
+            for entry in facts
+            if entry.name == "inbox/received" and cut_off[entry.id] == ATTEMPTS
+        }
+
+    def _people(self, messages: Sequence[str], given_up: Collection[str]) -> list[str]:
         """What people saw: each answer once, or more often where a receipt says that it may repeat."""
         printed = Counter((self.home / "printed").read_text().splitlines())
         resumed = sum(
@@ -84,18 +103,23 @@ class Bench:
         )
         faults = [f"{message}: no answer was printed" for message in messages if not printed[f"answer to <{message}>"]]
         doubled = sum(max(printed[f"answer to <{message}>"] - 1, 0) for message in messages)
+        doubled += printed[GAVE_UP] - len(given_up)
+        faults += [
+            f"{message}: answered after it was given up" for message in given_up if printed[f"answer to <{message}>"]
+        ]
+        faults += [f"{len(given_up)} given up, {printed[GAVE_UP]} told"] if doubled < 0 else []
         if doubled > resumed:
             faults.append(f"{doubled} answers were printed again, {resumed} receipts say so")
         return faults
 
-    def _facts(self, messages: Sequence[str]) -> list[str]:
+    def _facts(self, messages: Sequence[str], given_up: Collection[str]) -> list[str]:
         """What the tapes say: accepted once, done once, one message, one answer, one intent, one receipt."""
         inbox, outbox = inbox_tape("stdin"), outbox_tape("stdin")
         received = self.entries(inbox, "inbox/received")
         ended = Counter(
             inbound for entry in self.entries(inbox, "inbox/done") for inbound in entry.payload["data"]["inbounds"]
         )
-        said = [entry for entry in self.entries(_session_tape(self.home)) if entry.kind == "message"]
+        said = [entry for entry in self.entries(asyncio.run(_session_tape(self.home))) if entry.kind == "message"]
         spoken = Counter((entry.payload["role"], entry.payload["content"]) for entry in said)
         faults = [f"inbound {entry.id} is done {ended[entry.id]} times" for entry in received if ended[entry.id] != 1]
         for message in messages:
@@ -104,15 +128,17 @@ class Bench:
                 "on the tape": spoken["user", message],
                 "answered": spoken["assistant", f"answer to <{message}>"],
             }
-            faults += [f"{message}: {what} {count} times" for what, count in counts.items() if count != 1]
+            wanted = {"accepted": 1, "on the tape": 1, "answered": 0 if message in given_up else 1}
+            faults += [f"{message}: {what} {count} times" for what, count in counts.items() if count != wanted[what]]
         intents, receipts = self.entries(outbox, "outbox/intent"), self.entries(outbox, "outbox/receipt")
         if not len(intents) == len(receipts) == len(messages):
             faults.append(f"{len(messages)} messages, {len(intents)} intents, {len(receipts)} receipts")
         return faults
 
 
-def _session_tape(home: Path) -> str:
-    return session_tape(str(home.resolve()), SESSION)
+async def _session_tape(home: Path) -> str:
+    async with open_tapes(Home(home)) as (_, workspace):
+        return session_tape(workspace, SESSION)
 
 
 async def _entries(home: Path, tape: str) -> list[TapeEntry]:

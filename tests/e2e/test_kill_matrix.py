@@ -63,6 +63,8 @@ def test_a_message_that_kills_the_process_twice_ends_with_an_honest_failure(tmp_
     assert "I was interrupted twice" in printed
     assert "answer to <poison>" not in printed
     assert "answer to <after>" in printed
+    assert bench.given_up() == {"poison"}
+    assert bench.faults(["poison", "after"]) == []
 
 
 def test_without_one_guard_the_matrix_fails(tmp_path: Path) -> None:

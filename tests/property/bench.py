@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import BubbotError
 from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite_rows import find
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from tests.doubles import CountingSalt, SteppingClock
@@ -59,3 +61,18 @@ async def answer(source: Fetches, query: TapeQuery) -> Answer:
         return exactly((await source.fetch([query]))[0])
     except BubbotError as error:
         return type(error)
+
+
+async def answers(store: SqliteStore, asked: Sequence[TapeQuery]) -> list[Answer]:
+    """The same for many queries on one visit to the reading thread; a visit each would take too long."""
+
+    def all_of_them(conn: sqlite3.Connection) -> list[Answer]:
+        return [attempt(conn, query) for query in asked]
+
+    def attempt(conn: sqlite3.Connection, query: TapeQuery) -> Answer:
+        try:
+            return exactly(find(conn, query))
+        except BubbotError as error:
+            return type(error)
+
+    return await store._reader.run(all_of_them)

@@ -124,7 +124,7 @@ EVERY_PART: tuple[Slice, ...] = (
 
 def thorough(asked: Sequence[TapeQuery]) -> list[TapeQuery]:
     """The queries, and their filters and their orders over every part there is."""
-    filtered = [replace(query, part=part, limit=None) for query in asked for part in EVERY_PART]
+    filtered = [replace(query, part=part) for query in asked for part in EVERY_PART]
     ordered = [
         TapeQuery(query.tape, part, newest=query.newest, limit=query.limit, missing=query.missing)
         for query in asked

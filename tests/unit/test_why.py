@@ -1,0 +1,130 @@
+"""Why the last answer is what it is: told from facts, without asking a model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bubbot.models.scripted import ScriptedModel
+from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.query import TapeQuery
+from bubbot.views.why import RECENT_TURNS, TurnSpansView, WhyView
+from tests.turns import HOME, Bench, Played, calls, running, says
+from tests.unit.test_recovery import cut_off
+
+
+async def spans(bench: Bench) -> tuple[tuple[int, int], ...]:
+    return await bench.tape().read(TurnSpansView())
+
+
+class TestTheView:
+    async def test_it_names_turn_status_entries_tools_and_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(calls("tape_info"), calls("memory_show"), says("ok"))) as bench:
+            result = await bench.say("hello")
+            (span,) = await spans(bench)
+            found = await bench.tape().read(WhyView(span))
+            assert found is not None
+            entries = {entry.id: entry for entry in result.merged}
+            assert (found.turn, found.status) == (result.turn, "answered")
+            assert (entries[found.first].name, entries[found.last].name) == ("turn/start", "turn/end")
+            assert [name for _, name in found.tools] == ["tape_info", "memory_show"]
+            assert [step["status"] for _, step in found.steps] == ["tool_calls", "tool_calls", "ok"]
+            assert found.answer is not None
+            assert entries[found.answer].payload["content"] == "ok"
+
+    async def test_a_turn_of_commands_has_nothing_to_explain(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say(",tape.info")
+            (span,) = await spans(bench)
+            assert await bench.tape().read(WhyView(span)) is None
+
+    async def test_a_failed_turn_is_explained_with_its_error(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "refused", "message": "no such key"})) as bench:
+            await bench.say("hello")
+            found = await bench.tape().read(WhyView((await spans(bench))[0]))
+            assert found is not None
+            assert (found.status, found.answer, found.steps[0][1]["error"]) == ("failed", None, "no such key")
+
+    async def test_an_interrupted_turn_is_explained_as_one(self, memory_store: InMemoryStore) -> None:
+        await cut_off(memory_store)
+        async with running(memory_store, ScriptedModel(), life="second") as bench:
+            await bench.recover()
+            found = await bench.tape().read(WhyView((await spans(bench))[0]))
+            assert found is not None
+            assert (found.status, [name for _, name in found.tools]) == ("interrupted", ["wait_here"])
+
+    async def test_turns_are_told_newest_first(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for text in ("one", "two", "three"):
+                await bench.say(text)
+            found = await spans(bench)
+            assert list(found) == sorted(found, reverse=True)
+            assert len(found) == 3
+
+    async def test_the_cost_does_not_grow_with_the_tape(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for number in range(2 * RECENT_TURNS):
+                await bench.say(str(number))
+            (query,) = TurnSpansView().queries(HOME)
+            assert len((await bench.tape().fetch([query]))[0]) == 2 * RECENT_TURNS + 1
+            assert len(await spans(bench)) == RECENT_TURNS
+
+    @pytest.mark.law("T8")
+    async def test_looking_writes_nothing(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            before = [await memory_store.fetch([TapeQuery(tape.name)]) for tape in await memory_store.tapes()]
+            await bench.tape().read(WhyView((await spans(bench))[0]))
+            assert before == [await memory_store.fetch([TapeQuery(tape.name)]) for tape in await memory_store.tapes()]
+
+
+class TestTheCommand:
+    async def test_before_any_answer_it_says_so(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            assert (await bench.say(",why")).text == "No model has answered here yet."
+
+    async def test_it_looks_past_commands_to_the_last_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            answered = await bench.say("hello")
+            for _ in range(3):
+                await bench.say(",tape.info")
+            assert (await bench.say(",why")).text.startswith(f"turn {answered.turn} (entries ")
+
+    async def test_it_asks_no_model(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            await bench.say(",why")
+            assert len(bench.requests) == 1
+
+    async def test_it_tells_what_was_shown_and_used(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(calls("tape_info"), says("ok"))) as bench:
+            await bench.say("hello")
+            first, step, *_, tool, hint = (await bench.say(",why")).text.splitlines()
+            assert ": answered, answer" in first.replace(", entry", ", answer entry") or "answered, entry" in first
+            assert "shown entries 1, 3; request " in step
+            assert tool.startswith("tool tape_info (entry ")
+            assert hint == ",why yes prints the last request as it was sent"
+
+    @pytest.mark.law("T8")
+    async def test_the_request_is_printed_as_it_was_sent(self, memory_store: InMemoryStore) -> None:
+        model = Played(says("a"), calls("memory_save", content="Likes tea."), says("b"))
+        async with running(memory_store, model) as bench:
+            await bench.say("one")
+            await bench.say("two")
+            await bench.say(",new")
+            text, verdict = (await bench.say(",why yes")).text.rsplit("\n", 1)
+            assert text.encode() == bench.requests[-1].as_bytes()
+            assert verdict == "[equal to the one that was sent, byte for byte]"
+            assert json.loads(text)["messages"][0]["content"] == bench.requests[-1].system
+
+    async def test_a_failed_step_shows_its_error(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played({"error": "unavailable", "message": "it rains"})) as bench:
+            await bench.say("hello")
+            assert "  it rains" in (await bench.say(",why")).text.splitlines()
+
+    async def test_without_a_model_it_can_still_be_asked(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, UnconfiguredModel()) as bench:
+            await bench.say("hello")
+            assert (await bench.say(",why")).status == "answered"
