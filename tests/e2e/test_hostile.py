@@ -94,7 +94,7 @@ def test_what_a_model_writes_cannot_break_the_tape(tmp_path: Path, escape: str) 
     )
     done = run(tmp_path / "home", "chat", lines=["go", "hello"], env={"BUBBOT_MODEL__SCRIPT": str(script)})
     assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode().splitlines() == ["done ?", "You said: hello"]
+    assert done.stdout.decode().splitlines() == ["done \N{REPLACEMENT CHARACTER}", "You said: hello"]
     assert run(tmp_path / "home", "tape", "verify").returncode == 0
 
 

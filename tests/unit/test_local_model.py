@@ -270,7 +270,7 @@ async def test_any_history_is_answered() -> None:
 @pytest.mark.parametrize("when", ["idle", "generating"])
 def test_the_worker_ends_when_its_stdin_closes(when: str) -> None:
     options = {"weights": str(local.weights()), "context_tokens": 2048, "threads": 1}
-    with subprocess.Popen(  # noqa: S603 - our own program
+    with subprocess.Popen(
         [sys.executable, "-P", str(local.WORKER), json.dumps(options)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
