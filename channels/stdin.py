@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from bubbot.channel import (
     ChannelOptions,
@@ -108,28 +109,29 @@ class StdinChannel:
 
 def _read_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
     """Puts each line, then None at the end. A line over the limit is put once, longer than the limit."""
+    with suppress(RuntimeError):  # the event loop is gone
+        with suppress(OSError):  # the terminal hung up
+            _put_lines(fd, put)
+        put(None)
+
+
+def _put_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
     pending = bytearray()
     skipping = False
-    try:
-        while chunk := os.read(fd, 1 << 16):
-            pending += chunk
-            while (end := pending.find(b"\n")) >= 0:
-                if not skipping:
-                    put(bytes(pending[: end + 1]))
-                skipping = False
-                del pending[: end + 1]
-            if len(pending) > LINE_LIMIT:
-                if not skipping:
-                    put(bytes(pending))
-                skipping = True
-                pending.clear()
-        if pending and not skipping:
-            put(bytes(pending))
-        put(None)
-    except RuntimeError:
-        return  # the event loop is gone
-    except OSError:
-        put(None)  # the terminal hung up
+    while chunk := os.read(fd, 1 << 16):
+        pending += chunk
+        while (end := pending.find(b"\n")) >= 0:
+            if not skipping:
+                put(bytes(pending[: end + 1]))
+            skipping = False
+            del pending[: end + 1]
+        if len(pending) > LINE_LIMIT:
+            if not skipping:
+                put(bytes(pending))
+            skipping = True
+            pending.clear()
+    if pending and not skipping:
+        put(bytes(pending))
 
 
 def create(options: ChannelOptions) -> StdinChannel:

@@ -87,10 +87,10 @@ def says(text: str) -> dict[str, Any]:
     return {"text": text}
 
 
-def calls(name: str, /, *, id: str | None = None, **arguments: Any) -> dict[str, Any]:
+def calls(name: str, /, *, call_id: str | None = None, **arguments: Any) -> dict[str, Any]:
     """A step that calls one tool."""
     call: dict[str, Any] = {"name": name, "arguments": arguments}
-    return {"calls": [call if id is None else {**call, "id": id}]}
+    return {"calls": [call if call_id is None else {**call, "id": call_id}]}
 
 
 class KeptChannel:
@@ -156,9 +156,9 @@ class Bench:
     service: Callable[[str], TapeService]
     new_id: CountingIds
 
-    def inbound(self, text: str, *, chat: str = "home", sender: str = "1", id: str | None = None) -> Inbound:
+    def inbound(self, text: str, *, chat: str = "home", sender: str = "1", external_id: str | None = None) -> Inbound:
         """A message to the bot; each has an external id of its own unless one is given."""
-        external = id or f"m-{self.new_id()}"
+        external = external_id or f"m-{self.new_id()}"
         return Inbound(self.channel.name, external, chat, Sender(sender, "Ann"), text, "2026-11-21T20:21:00+00:00")
 
     async def post(self, text: str, **given: Any) -> asyncio.Future[TurnResult]:
@@ -269,20 +269,16 @@ def _bench(
     return Bench(store, model, channel, app, inbox, outbox, deliverer, gate, toolbox, exported, service, new_id)
 
 
-def _loop(
-    model: Model, options: Options, traces: Sequence[str], exported: dict[str, str]
-) -> tuple[AgentLoop, Toolbox]:
-    composer = Composer(
-        model, options.compose, lambda role: tuple(one.spec() for one in toolbox.for_model(role))
-    )
+def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[str, str]) -> tuple[AgentLoop, Toolbox]:
+    composer = Composer(model, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role)))
 
     def export(session: str, text: str) -> str:
         exported[session] = text
         return f"exports/{session}.md"
 
-    toolbox = Toolbox(
+    found = Toolbox(
         [
-            help_tool(lambda: tuple(toolbox)),
+            help_tool(lambda: tuple(found)),
             *session_tools(),
             context_tool(composer),
             reset_tool(traces, export),
@@ -292,10 +288,10 @@ def _loop(
             *options.tools,
         ]
     )
-    runner = CallRunner(toolbox, options.calls)
-    commands = CommandRunner(toolbox, runner, lambda: 0.0)
+    runner = CallRunner(found, options.calls)
+    commands = CommandRunner(found, runner, lambda: 0.0)
     steps = ModelRunner(composer, runner, options.run, lambda: 0.0)
-    return AgentLoop(commands, steps, has_model=not isinstance(model, UnconfiguredModel)), toolbox
+    return AgentLoop(commands, steps, has_model=not isinstance(model, UnconfiguredModel)), found
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:

@@ -33,8 +33,20 @@ class InboundGate:
         await self.accept(event)
 
     async def accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        """Makes an inbound durable and queues its turn; None where it had been accepted before."""
+        """Makes an inbound durable and queues its turn; None where it had been accepted before.
+
+        A caller that is cancelled is held until it is settled: what is durable has to be queued, for the
+        platform's repeat of it would be taken for one that is.
+        """
         await self._room.acquire()
+        accepting = asyncio.ensure_future(self._accept(inbound))
+        try:
+            return await asyncio.shield(accepting)
+        except asyncio.CancelledError:
+            await asyncio.gather(accepting, return_exceptions=True)
+            raise
+
+    async def _accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
         try:
             accepted = await self._inbox.accept(inbound)
         except BaseException:

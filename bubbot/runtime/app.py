@@ -40,7 +40,12 @@ class AppRuntime:
         result = session.submit(accepted)
         running = self._tasks.get(session_id)
         if running is None or running.done():
-            self._tasks[session_id] = self._group.create_task(session.drain())
+            draining = session.drain()
+            try:
+                self._tasks[session_id] = self._group.create_task(draining)
+            except RuntimeError:  # everything is ending; the next start takes the inbound up
+                draining.close()
+                raise
         return result
 
     def stop(self, session_id: str) -> bool:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from bubbot.channel import ChannelOptions, Inbound, Outbound, Part
 from bubbot.errors import DeliveryFailed
 from channels.stdin import KEPT, LINE_LIMIT, create
 
+WAIT = 10.0
 ROOT = Path(__file__).parents[2]
 CHILD = """
 import asyncio, json, sys
@@ -76,7 +79,9 @@ async def test_every_line_is_a_message_with_an_id_of_its_own() -> None:
     assert [event["text"] for event in seen[:-1]] == ["one", "two é漢👍", "  three", "last without an end"]
     ids = [event["external_id"] for event in seen[:-1]]
     assert ids == ["p-1", "p-2", "p-5", "p-6"]
-    assert {(event["channel"], event["chat"], event["sender"]["id"]) for event in seen[:-1]} == {("stdin", "default", "0")}
+    assert {(event["channel"], event["chat"], event["sender"]["id"]) for event in seen[:-1]} == {
+        ("stdin", "default", "0")
+    }
     assert seen[-1] == {"ended": True}
 
 
@@ -133,32 +138,53 @@ class TestInProcess:
         return ChannelOptions("stdin", tmp_path, lambda: "now", lambda: "p", {"chat": "work"})
 
     @pytest.fixture(autouse=True)
-    def pipes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[int]:  # type: ignore[misc]
+    def pipes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FileIO]:
         """Standard input is a real pipe, whose writing end is given; standard output a real file."""
         read, write = os.pipe()
         with os.fdopen(read) as stdin, (tmp_path / "out").open("w", encoding="utf-8") as stdout:
             monkeypatch.setattr(sys, "stdin", stdin)
             monkeypatch.setattr(sys, "stdout", stdout)
-            yield write
-        try:
-            os.close(write)
-        except OSError:
-            return  # the test closed it
+            with os.fdopen(write, "wb", buffering=0) as writing:
+                yield writing
+            for thread in threading.enumerate():
+                if "_read_lines" in thread.name:
+                    thread.join(WAIT)  # nobody closes what it still reads
 
-    async def test_the_chat_is_the_configured_one(self, options: ChannelOptions, pipes: int) -> None:
+    async def test_the_chat_is_the_configured_one(self, options: ChannelOptions, pipes: FileIO) -> None:
         seen: list[Inbound] = []
 
         async def receive(event: object) -> None:
             assert isinstance(event, Inbound)
             seen.append(event)
 
-        os.write(pipes, b"hello\n")
-        os.close(pipes)
-        async with asyncio.timeout(10):
+        pipes.write(b"hello\n")
+        pipes.close()
+        async with asyncio.timeout(WAIT):
             await create(options).run(receive)
         assert [(event.session, event.text, event.time) for event in seen] == [("stdin:work", "hello", "now")]
 
-    async def test_it_runs_until_it_is_cancelled(self, options: ChannelOptions, pipes: int) -> None:
+    async def test_a_pipe_is_read_no_faster_than_its_lines_are_received(
+        self, options: ChannelOptions, pipes: FileIO
+    ) -> None:
+        enough = asyncio.Event()
+
+        async def receive(event: object) -> None:
+            await enough.wait()
+
+        running = asyncio.create_task(create(options).run(receive))
+        os.set_blocking(pipes.fileno(), False)
+        written = full = 0
+        while full < 20 and written < 4_000_000:  # full: no room for 0.1 s
+            found = pipes.write(b"line\n" * 800)
+            written, full = written + (found or 0), 0 if found else full + 1
+            await asyncio.sleep(0 if found else 0.005)
+        enough.set()
+        pipes.close()
+        async with asyncio.timeout(WAIT):
+            await running
+        assert written < 1_000_000
+
+    async def test_it_runs_until_it_is_cancelled(self, options: ChannelOptions, pipes: FileIO) -> None:
         async def receive(event: object) -> None:
             raise AssertionError("nothing was written")
 

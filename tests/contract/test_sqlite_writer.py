@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.errors import StoreFull, StoreUnavailable, TapeConflict
+from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.stores.sqlite_writer import GROUP, ThreadedConnection
 from bubbot.tape.store import ForkRecord
@@ -123,7 +123,9 @@ def rolls_back(conn: sqlite3.Connection) -> None:
     """What SQLite does to the whole transaction when a disk is full at the wrong moment."""
     conn.execute("INSERT INTO tapes (name) VALUES ('lost')")
     conn.execute("ROLLBACK")
-    raise sqlite3.OperationalError("the database or disk is full")
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorname = "SQLITE_FULL"
+    raise error
 
 
 def spoils_the_commit(conn: sqlite3.Connection) -> None:
@@ -133,9 +135,9 @@ def spoils_the_commit(conn: sqlite3.Connection) -> None:
 
 
 @pytest.mark.law("T3")
-@pytest.mark.parametrize("spoiler", [rolls_back, spoils_the_commit])
+@pytest.mark.parametrize(("spoiler", "told"), [(rolls_back, StoreFull), (spoils_the_commit, StoreUnavailable)])
 async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours_nothing(
-    store: SqliteStore, spoiler: Callable[[sqlite3.Connection], None]
+    store: SqliteStore, spoiler: Callable[[sqlite3.Connection], None], told: type[StoreError]
 ) -> None:
     await store.append([batch(note("first", key="k"))])
     group = store._writer
@@ -148,8 +150,9 @@ async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours
             asyncio.create_task(store.append([notes("after")])),
         ]
         await asyncio.sleep(0)
-    before, spoilt, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
-    assert (type(spoilt), type(conflict)) == (StoreUnavailable, TapeConflict)
+    async with asyncio.timeout(LIMIT):
+        before, spoilt, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
+    assert (type(spoilt), type(conflict)) == (told, TapeConflict)
     assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
     assert await texts(store) == ["first", "before", "after"]
     assert [tape.name for tape in await store.tapes()] == ["tape"]

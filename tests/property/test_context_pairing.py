@@ -158,7 +158,7 @@ LATE = on_tape(
 
 @pytest.mark.law("T12")
 @given(TAPES, VIEWS)
-@settings(max_examples=400)
+@settings(max_examples=5 * settings().max_examples)
 @example(on_tape(asks("a", "a"), gives(("a", "1"), ("a", "2"))), ContextView())
 @example(on_tape(asks("a"), gives(("a", "1")), asks("a"), gives(("a", "2"))), ContextView())
 @example(on_tape(asks("call_1", None), asks(None)), ContextView())

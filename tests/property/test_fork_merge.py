@@ -17,7 +17,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import Opening, TapeQuery, Window
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, Reset, TapeStore
 from tests.doubles import CountingIds, SteppingClock
@@ -79,6 +79,11 @@ class Pair:
     async def open(self, parent: Sequence[TapeEntry]) -> None:
         for tape in (self.tape, self.plain):
             await tape.append(parent)
+        await self.begin()
+
+    async def begin(self) -> None:
+        """A fork of the tape as it is now."""
+        self.archive, self.erase = "", False
         self.parent = await whole(self.store, self.tape.name)
         self.fork = await self.tape.open_fork()
 
@@ -205,6 +210,36 @@ def test_a_fork_of_appends_answers_every_kind_of_query_as_its_parent_will(
         for step in done:
             await pair.do(step)
         await pair.same(pair.fork, thorough([replace(query, tape=name) for query in asked]))
+
+    bench.run(check(bench.fresh()))
+
+
+@pytest.mark.law("T9", "T13")
+@settings(max_examples=settings().max_examples * 2)
+@given(parents, st.lists(st.lists(steps, max_size=2), min_size=2, max_size=4), st.lists(appends, max_size=2), asking)
+def test_forks_one_after_the_other_read_as_a_plain_tape(
+    bench: Bench, parent: list[TapeEntry], turns: list[list[Step]], between: list[Append], asked: list[TapeQuery]
+) -> None:
+    """What a tape keeps in memory from one turn to the next shows nothing that is not there."""
+
+    async def check(name: str) -> None:
+        pair = Pair(InMemoryStore(), name)
+        await pair.open(parent)
+        direct = list(between)
+        for done in turns:
+            for step in done:
+                await pair.do(step)
+            await pair.same(
+                pair.fork,
+                [TapeQuery(name, Opening()), TapeQuery(name, Window()), *thorough([replace(asked[0], tape=name)])],
+            )
+            await pair.fork.merge()
+            if direct:
+                extra = direct.pop()
+                for tape in (pair.tape, pair.plain):
+                    await append(tape, extra.entries, keep_first=extra.keep_first)
+            await pair.begin()
+        await pair.same(pair.fork, [replace(query, tape=name) for query in asked])
 
     bench.run(check(bench.fresh()))
 

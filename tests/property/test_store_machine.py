@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,15 +19,18 @@ from bubbot.errors import BubbotError
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.tape.anchor import anchor
+from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, Reset, TapeStore
 from tests.doubles import CountingSalt, SteppingClock
 from tests.property.strategies import KEYS, entries, exactly, names, queries
+from tests.tapes import whole
 
 pytestmark = pytest.mark.law("T2", "T3", "T4", "T5", "T9", "T13", "T17")
 
 TAPES = ("one", "two", "three")
+BLOBS = (b"", b"a", b"b" * 50)
 CONTENTS = st.sampled_from("ab")
 
 Reach: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
@@ -111,36 +114,47 @@ class StoreMachine(RuleBasedStateMachine):
     def fetch(self, asked: list[TapeQuery]) -> None:
         self.both(lambda store: store.fetch(asked))
 
+    @rule(tape=tapes, data=st.data(), keep_first=st.booleans())
+    def redeliver(self, tape: str, data: st.DataObject, keep_first: bool) -> None:
+        """A key that is on the tape comes again, with the same content or another."""
+        stored = self.runner.run(whole(self.memory, tape))
+        if keyed := [entry for entry in stored if entry.key]:
+            again = TapeEntry("message", {"content": data.draw(CONTENTS)}, key=data.draw(st.sampled_from(keyed)).key)
+            self.both(lambda store: store.append([Batch(tape, (again,), keep_first=keep_first)]))
+
+    @rule(tape=tapes, data=st.data())
+    def forget(self, tape: str, data: st.DataObject) -> None:
+        """Entries that are there are erased from outside."""
+        if head := self.head(tape):
+            ids = tuple(data.draw(st.lists(st.integers(1, head), min_size=1, max_size=3)))
+            how = self.aside("scratch", erase=True, reach=((tape, ids),))
+            self.both(lambda store: store.reset("scratch", how, [event("tape/erased")]))
+
     @rule(target=forks, tape=tapes, offset=st.sampled_from([0, 0, 0, 1]), held=staged)
-    def open_fork(self, tape: str, offset: int, held: tuple[Batch, ...]) -> str:
+    def open_fork(self, tape: str, offset: int, held: tuple[Batch, ...]) -> tuple[str, str]:
         record = ForkRecord(f"fork-{next(self.numbers)}", tape, self.head(tape) + offset, held)
         self.both(lambda store: store.open_fork(record))
-        return record.id
+        return record.id, tape
 
     @rule(fork=forks, held=staged, erase=st.none() | st.booleans(), reach=also)
-    def extend_fork(self, fork: str, held: tuple[Batch, ...], erase: bool | None, reach: Reach) -> None:
-        how = None if erase is None else self.aside("", erase=erase, reach=reach)
-        self.both(lambda store: store.extend_fork(fork, held, how))
+    def extend_fork(self, fork: tuple[str, str], held: tuple[Batch, ...], erase: bool | None, reach: Reach) -> None:
+        how = None if erase is None else self.aside(fork[1], erase=erase, reach=reach)
+        self.both(lambda store: store.extend_fork(fork[0], held, how))
 
-    @rule(fork=forks, more=staged, offset=offsets, reset=st.sampled_from([None, None, None, False, True]), reach=also)
+    @rule(fork=forks, more=staged, offset=offsets, reset=st.sampled_from([None, None, False, True]), reach=also)
     def merge_fork(
-        self,
-        fork: str,
-        more: tuple[Batch, ...],
-        offset: int | None,
-        reset: bool | None,
-        reach: Reach,
+        self, fork: tuple[str, str], more: tuple[Batch, ...], offset: int | None, reset: bool | None, reach: Reach
     ) -> None:
-        tape = TAPES[next(self.numbers) % len(TAPES)]
+        name, tape = fork
         head = 0 if reset is not None else self.head(tape)
         own = Batch(tape, (event("merged"),), None if offset is None else max(head + offset, 0))
         how = None if reset is None else (tape, self.aside(tape, erase=reset, reach=reach))
         fact = [Batch(tape, (event("tape/erased"),))] if reset else []
-        self.both(lambda store: store.merge_fork(fork, [own, *more, *fact], how))
+        self.both(lambda store: store.merge_fork(name, [own, *more, *fact], how))
 
     @rule(fork=forks)
-    def drop_fork(self, fork: str) -> None:
-        self.both(lambda store: store.drop_fork(fork))
+    def drop_fork(self, fork: tuple[str, str]) -> None:
+        self.both(lambda store: store.drop_fork(fork[0]))
 
     @rule(tape=tapes, erase=st.booleans(), first=given_entries, fact=st.sampled_from([True, True, False]), reach=also)
     def reset(
@@ -155,7 +169,7 @@ class StoreMachine(RuleBasedStateMachine):
         begin: Sequence[TapeEntry] = (*first, event("tape/erased")) if fact else first
         self.both(lambda store: store.reset(tape, how, begin))
 
-    @rule(target=blobs, tape=tapes, data=st.sampled_from([b"", b"a", b"b" * 50]))
+    @rule(target=blobs, tape=tapes, data=st.sampled_from(BLOBS))
     def put_blob(self, tape: str, data: bytes) -> Any:
         self.both(lambda store: store.put_blob(tape, data))
         return multiple(self.runner.run(self.memory.put_blob(tape, data)))
@@ -168,19 +182,28 @@ class StoreMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.runner.run(self.sqlite.aclose())
         self.sqlite = self.opened()
+        self.everything_is_the_same()
 
-    @invariant()
-    def the_tapes_are_the_same(self) -> None:
+    @rule()
+    def everything_is_the_same(self) -> None:
         async def everything(store: TapeStore) -> Any:
             listed = await store.tapes()
-            found = await store.fetch([TapeQuery(tape.name) for tape in listed])
-            heads = [(tape.name, tape.head, tape.archived_from, tape.erased) for tape in listed]
-            return heads, found, await store.forks()
+            return await store.fetch([TapeQuery(tape.name) for tape in listed]), await store.forks()
 
         self.both(everything)
 
+    @invariant()
+    def the_tapes_are_the_same(self) -> None:
+        async def listed(store: TapeStore) -> Any:
+            return [(tape.name, tape.head, tape.archived_from, tape.erased) for tape in await store.tapes()]
+
+        self.both(listed)
+
     def teardown(self) -> None:
         try:
+            self.everything_is_the_same()
+            for tape, digest in product(self.runner.run(self.memory.tapes()), map(digest_of, BLOBS)):
+                self.get_blob(tape.name, digest)
             audit = self.runner.run(self.sqlite.audit())
             assert {finding.what for finding in audit.findings} <= {"erased"}
             entries_erased = sum(tape.erased for tape in self.runner.run(self.memory.tapes()))
@@ -192,4 +215,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=25)
+TestStoreMachine.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -30,9 +31,10 @@ async def test_what_one_chat_remembers_the_other_does_not(memory_store: InMemory
 
 
 async def test_a_channel_that_does_not_run_here_is_an_error(memory_store: InMemoryStore) -> None:
-    async with running(memory_store, ScriptedModel()) as bench, running(
-        memory_store, ScriptedModel(), channel=KeptChannel("other"), life="other"
-    ) as other:
+    async with (
+        running(memory_store, ScriptedModel()) as bench,
+        running(memory_store, ScriptedModel(), channel=KeptChannel("other"), life="other") as other,
+    ):
         with pytest.raises(ConfigError, match="no channel other runs here"):
             bench.app.submit(Accepted(1, other.inbound("hello")))
 
@@ -53,11 +55,25 @@ async def test_a_session_is_taken_up_again_after_it_was_idle(memory_store: InMem
             await bench.app.idle()
 
 
+async def test_a_message_that_comes_when_everything_ends_is_refused_and_owed_still(
+    memory_store: InMemoryStore,
+) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        pass
+    with pytest.raises(RuntimeError, match="finished"):
+        await bench.gate.accept(bench.inbound("hello"))
+    gc.collect()  # a task that was never begun would be told here
+    assert [one.inbound.text for one in await bench.inbox.open()] == ["hello"]
+
+
 async def test_a_store_that_fails_is_not_survived_in_silence(memory_store: InMemoryStore) -> None:
-    with pytest.raises(ExceptionGroup) as caught:
+    async def live() -> None:
         async with running(memory_store, Played({"text": "late", "delay": 0.01})) as bench:
             await bench.post("hello")
             await memory_store.aclose()
             async with asyncio.timeout(WAIT):
                 await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await live()
     assert caught.group_contains(StoreUnavailable)

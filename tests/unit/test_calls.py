@@ -57,7 +57,7 @@ async def told(store: TapeStore, step: dict[str, Any], options: Options | None =
 
 class TestWhatAModelIsTold:
     async def test_the_output(self, memory_store: InMemoryStore) -> None:
-        result = await told(memory_store, calls("odd_tool", id="c9"), Options(tools=[giving("fine")]))
+        result = await told(memory_store, calls("odd_tool", call_id="c9"), Options(tools=[giving("fine")]))
         assert result == {"tool_call_id": "c9", "content": "fine"}
 
     async def test_of_an_unknown_tool_the_closest_ones(self, memory_store: InMemoryStore) -> None:
@@ -136,7 +136,7 @@ class TestWhatAModelIsTold:
         assert result["content"] == "danger.zone is not available here"
 
 
-POINTER = re.compile(r'offset=(\d+)(?:, limit=(\d+))?')
+POINTER = re.compile(r"offset=(\d+)(?:, limit=(\d+))?")
 HANDLE = re.compile(r'handle="(\w+)"')
 
 

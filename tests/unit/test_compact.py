@@ -37,7 +37,9 @@ def tokens(shown: Sequence[Shown]) -> int:
     return sum(message_tokens(one.message) for one in shown)
 
 
-@pytest.mark.parametrize(("text", "least"), [("", 1), ("word " * 100, 125), ("漢" * 100, 100), ("def f(): ...\n" * 10, 30)])
+@pytest.mark.parametrize(
+    ("text", "least"), [("", 1), ("word " * 100, 125), ("漢" * 100, 100), ("def f(): ...\n" * 10, 30)]
+)
 def test_the_estimate_errs_on_the_safe_side(text: str, least: int) -> None:
     assert estimate_tokens(text) >= least
 

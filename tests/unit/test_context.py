@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import ComposeSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
+from bubbot.tape.entry import TapeEntry, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.views.context import ContextView
 from bubbot.views.selectors import Style
@@ -275,7 +276,7 @@ class TestTheStablePrefix:
 
 def assert_extending(requests: Sequence[ModelRequest]) -> None:
     """Each request begins with all the messages of the one before."""
-    for before, after in zip(requests, requests[1:], strict=False):
+    for before, after in pairwise(requests):
         kept = ModelRequest(after.system, after.messages[: len(before.messages)], after.tools).as_bytes()
         assert kept == ModelRequest(before.system, before.messages, before.tools).as_bytes()
         assert len(after.messages) > len(before.messages)

@@ -42,8 +42,30 @@ class TestReceiving:
 
         async with running(Full(), ScriptedModel()) as bench:
             with pytest.raises(StoreFull):
-                await bench.gate.receive(bench.inbound("hello", id="1"))
-            assert (await bench.say("hello", id="1")).text == "You said: hello"
+                await bench.gate.receive(bench.inbound("hello", external_id="1"))
+            assert (await bench.say("hello", external_id="1")).text == "You said: hello"
+
+    async def test_a_receiver_that_is_cancelled_once_the_message_is_durable_leaves_it_queued(self) -> None:
+        committed = asyncio.Event()
+
+        class Slow(InMemoryStore):
+            """Is slow to say that it has committed."""
+
+            async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+                """See `TapeStore.append`."""
+                stored = await super().append(batches)
+                committed.set()
+                await asyncio.sleep(0)
+                return stored
+
+        async with running(Slow(), ScriptedModel()) as bench, asyncio.timeout(WAIT):
+            receiving = asyncio.create_task(bench.gate.receive(bench.inbound("hello", external_id="1")))
+            await committed.wait()
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+            assert await bench.gate.accept(bench.inbound("hello", external_id="1")) is None  # the platform's repeat
+            await bench.app.idle()
+            assert bench.channel.texts == ["You said: hello"]
 
     async def test_what_cannot_be_read_is_set_aside_and_the_chat_is_told(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
@@ -74,7 +96,7 @@ class TestReceiving:
         async with running(memory_store, Played({"text": "late", "delay": 60})) as bench:
             async with asyncio.timeout(WAIT):
                 for _ in range(3 * QUEUE_LIMIT):
-                    await bench.gate.receive(bench.inbound("x", id="the same"))
+                    await bench.gate.receive(bench.inbound("x", external_id="the same"))
 
     async def test_hundreds_of_messages_leave_marks_behind(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
@@ -97,7 +119,7 @@ class TestDelivering:
 
     async def test_the_answer_goes_to_the_chat_and_quotes_the_message(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            await bench.say("hello", chat="a", id="m7")
+            await bench.say("hello", chat="a", external_id="m7")
             assert bench.channel.sent == [Part("a", "You said: hello", "", "m7")]
 
     async def test_a_part_that_fails_is_tried_again(self, memory_store: InMemoryStore) -> None:
@@ -172,7 +194,7 @@ class TestDelivering:
         channel.limit = 3
         ids = CountingIds("m")
         async with running(memory_store, Played(says("abcdef")), channel=channel) as bench:
-            waiting = [await bench.post("x", chat=chat, id=ids()) for chat in "abc"]
+            waiting = [await bench.post("x", chat=chat, external_id=ids()) for chat in "abc"]
             async with asyncio.timeout(WAIT):
                 await asyncio.gather(*waiting)
             assert channel.texts == ["abc", "def"] * 3

@@ -44,12 +44,12 @@ def inbox(store: TapeStore) -> Inbox:
     return Inbox(service(store), CountingIds("nonce"))
 
 
-def inbound(text: str = "hello", *, id: str = "1") -> Inbound:
-    return Inbound("test", id, "home", Sender("7", "Ann"), text, "2026-11-21T20:21:00+00:00")
+def inbound(text: str = "hello", *, external_id: str = "1") -> Inbound:
+    return Inbound("test", external_id, "home", Sender("7", "Ann"), text, "2026-11-21T20:21:00+00:00")
 
 
-async def accepted(inbox: Inbox, text: str = "hello", *, id: str = "1") -> Accepted:
-    found = await inbox.accept(inbound(text, id=id))
+async def accepted(inbox: Inbox, text: str = "hello", *, external_id: str = "1") -> Accepted:
+    found = await inbox.accept(inbound(text, external_id=external_id))
     assert found is not None
     return found
 
@@ -86,14 +86,14 @@ async def test_a_text_that_no_tape_takes_is_accepted_with_replacement_characters
 
 async def test_it_is_owed_until_a_turn_is_done_with_it(inbox: Inbox, store: TapeStore) -> None:
     for number in range(3):
-        await accepted(inbox, id=str(number))
+        await accepted(inbox, external_id=str(number))
     await service(store).append([done([1, 3], turn="t", outcome="answered")])
     assert [one.id for one in await inbox.open()] == [2]
 
 
 async def test_turns_that_were_cut_off_are_counted(inbox: Inbox, store: TapeStore) -> None:
     await accepted(inbox)
-    await accepted(inbox, id="2")
+    await accepted(inbox, external_id="2")
     await service(store).append([interrupted([1], turn="t1"), interrupted([1, 2], turn="t2")])
     assert [one.attempts for one in await inbox.open()] == [2, 1]
 
@@ -117,7 +117,7 @@ class TestMarks:
         """An inbox after many messages, of which those in `stuck` were never finished."""
         inbox = Inbox(service(store), CountingIds("nonce"))
         for number in range(messages):
-            one = await accepted(inbox, id=str(number))
+            one = await accepted(inbox, external_id=str(number))
             if number not in stuck:
                 await service(store).append([done([one.id], turn="t", outcome="answered")])
             await inbox.mark()
@@ -144,7 +144,7 @@ class TestMarks:
         (owed,) = await inbox.open()
         await service(store).append([interrupted([owed.id], turn="t")])
         for number in range(100, 200):
-            await accepted(inbox, id=str(number))
+            await accepted(inbox, external_id=str(number))
             await inbox.mark()
         await service(store).append([interrupted([owed.id], turn="t")])
         again = (await inbox.open())[0]
@@ -162,7 +162,7 @@ class TestMarks:
         for number in range(200):
             inbox = Inbox(service(store), CountingIds(f"life{number}"))
             await inbox.open()  # what a start does first
-            one = await accepted(inbox, id=str(number))
+            one = await accepted(inbox, external_id=str(number))
             await inbox.mark()
             await service(store).append([done([one.id], turn="t", outcome="answered")])
         store.read = 0

@@ -45,7 +45,7 @@ class Gate:
 async def cut_off(store: TapeStore, text: str = "do it", *, life: str = "first") -> None:
     """A process that dies while a tool runs."""
     gate = Gate()
-    model = Played(calls("wait_here", id="c1"), says("never"))
+    model = Played(calls("wait_here", call_id="c1"), says("never"))
     async with running(store, model, Options(tools=[gate.tool()]), life=life) as bench:
         await bench.post(text)
         async with asyncio.timeout(WAIT):

@@ -75,4 +75,7 @@ async def test_a_silent_turn_says_nothing_and_is_done(memory_store: InMemoryStor
 async def test_thoughts_without_an_answer_are_a_failure(memory_store: InMemoryStore) -> None:
     async with running(memory_store, Played(says("<think>hm</think>"))) as bench:
         result = await bench.say("hello")
-        assert (result.status, result.text) == ("failed", "I could not answer this: The model returned an empty answer.")
+        assert (result.status, result.text) == (
+            "failed",
+            "I could not answer this: The model returned an empty answer.",
+        )

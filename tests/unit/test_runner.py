@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from bubbot.errors import ModelUnavailable
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall
+from bubbot.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.compose import ComposeSettings, rebuilt
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
-from tests.turns import HOME, Bench, Options, Played, Replying, asked, calls, replying, running, says, texts_of
+from tests.turns import HOME, Options, Played, Replying, asked, calls, replying, running, says, texts_of
 
 
 async def forked(store: TapeStore) -> list[str]:
@@ -178,7 +176,9 @@ class TestModelsThatFail:
             assert [role for role, _ in asked(bench.requests[1])] == ["assistant", "user", "user"]
 
     async def test_a_model_that_never_stops_calling_ends_at_the_step_limit(self, memory_store: InMemoryStore) -> None:
-        endless = (ModelReply("", (ToolCall(f"c{number}", "tape_search", f'{{"query":"{number}"}}'),)) for number in range(9))
+        endless = (
+            ModelReply("", (ToolCall(f"c{number}", "tape_search", f'{{"query":"{number}"}}'),)) for number in range(9)
+        )
         model = replying(*endless)
         async with running(memory_store, model, Options(run=RunnerSettings(max_steps=4))) as bench:
             result = await bench.say("search")
@@ -224,7 +224,10 @@ class TestCallIds:
     async def test_ids_that_a_model_uses_again_in_every_step_pair_with_their_own_results(
         self, memory_store: InMemoryStore
     ) -> None:
-        again = (ModelReply("", (ToolCall("call_0", "tape_info", "{}"),)), ModelReply("", (ToolCall("call_0", "memory_show", "{}"),)))
+        again = (
+            ModelReply("", (ToolCall("call_0", "tape_info", "{}"),)),
+            ModelReply("", (ToolCall("call_0", "memory_show", "{}"),)),
+        )
         async with running(memory_store, replying(*again, ModelReply("ok"))) as bench:
             await bench.say("hello")
             results = [content for role, content in asked(bench.requests[2]) if role == "tool"]
@@ -265,105 +268,6 @@ class TestWhatIsKept:
             await bench.say("hello")
             (answer,) = [entry for entry in await bench.entries() if entry.payload.get("role") == "assistant"]
             assert answer.meta["model"] == "scripted"
-
-
-async def assert_rebuilt(bench: Bench) -> int:
-    """Builds the request of every recorded step again and compares it with the one that was sent."""
-    entries = await bench.entries()
-    steps = [entry.payload["data"] for entry in entries if entry.name == "loop.step"]
-    assert len(steps) == len(bench.requests)
-    for step, sent in zip(steps, bench.requests, strict=True):
-        assert (await _rebuilt(bench, step, entries)).as_bytes() == sent.as_bytes()
-        assert sent.digest() == step["request"]
-    return len(steps)
-
-
-async def _rebuilt(bench: Bench, step: Any, entries: tuple[TapeEntry, ...]) -> ModelRequest:
-    system, tools = [(await bench.store.get_blob(HOME, step[name])).decode() for name in ("system", "tools")]
-    return rebuilt(step, entries, tape=HOME, system=system, tools=tools)
-
-
-LIFE = (
-    "hello",
-    "remember that I like tea",
-    ",tape.info",
-    "search for tea",
-    ",correct 3 hello there",
-    ",retry",
-    "hand over",
-    "after the handoff",
-    ",new",
-    "fresh",
-    ",resume phase/two",
-    "back again",
-    "too long",
-    "unavailable",
-    "last",
-)
-SCRIPT = {
-    "rules": [
-        {"when": "remember", "steps": [calls("memory_save", content="Likes tea."), says("noted")]},
-        {"when": "search", "steps": [calls("tape_search", query="tea"), calls("no_such_tool"), says("found")]},
-        {"when": "unavailable", "steps": [{"error": "unavailable"}]},
-    ]
-}
-
-
-class Varied(ScriptedModel):
-    """The script above, and what depends on how often it was asked: one handoff, one overflow."""
-
-    def __init__(self, traits: ModelTraits) -> None:
-        super().__init__(SCRIPT, traits=traits)
-        self._once = {"hand over": calls("tape_handoff", name="phase/two", summary="tea"), "too long": {"error": "overflow"}}
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """See `Model.stream`."""
-        text = str(request.messages[-1]["content"])
-        for word in list(self._once):
-            if word in text:
-                once = Played(self._once.pop(word))
-                self.requests.append(request)
-                async for item in once.stream(request):
-                    yield item
-                return
-        async for item in super().stream(request):
-            yield item
-
-
-@pytest.mark.law("T8")
-@pytest.mark.parametrize(
-    ("selector", "traits"),
-    [
-        ("window", ModelTraits()),
-        ("full", ModelTraits()),
-        ("messages", ModelTraits(first_assistant=False)),
-        ("compact", ModelTraits(context_tokens=4200)),
-        ("summary", ModelTraits(context_tokens=4200)),
-        ("auto", ModelTraits(short_prompt=True, tools=False, context_tokens=600)),
-    ],
-)
-async def test_the_request_of_every_step_can_be_built_again_byte_for_byte(
-    memory_store: InMemoryStore, selector: str, traits: ModelTraits
-) -> None:
-    model = Varied(traits)
-    async with running(memory_store, model, Options(compose=ComposeSettings(selector))) as bench:
-        for text in LIFE:
-            await bench.say(text)
-            await assert_rebuilt(bench)
-        for place in range(12):
-            await bench.say(f"{place} " + "long words " * 40)
-        assert await assert_rebuilt(bench) >= 23
-        cuts = await bench.events("context/cut")
-        assert bool(cuts) == (traits.context_tokens is not None)
-
-
-async def test_what_is_built_again_is_checked_against_what_was_sent(memory_store: InMemoryStore) -> None:
-    async with running(memory_store, ScriptedModel()) as bench:
-        await bench.say("hello")
-        entries = list(await bench.entries())
-        (step,) = await bench.events("loop.step")
-        forged = [TapeEntry(e.kind, {**e.payload, "content": "hullo"}, e.meta, e.date, id=e.id) if e.kind == Kind.MESSAGE else e for e in entries]
-        assert (await _rebuilt(bench, step, tuple(forged))).digest() != step["request"]
 
 
 async def test_the_answer_on_the_tape_is_what_the_model_wrote_and_what_people_read_is_routed(

@@ -56,7 +56,9 @@ async def test_the_same_request_gives_the_same_answer_in_another_process() -> No
 
 
 async def test_calls_come_with_their_arguments_as_text() -> None:
-    steps: list[dict[str, Any]] = [{"calls": [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "id": "mine", "arguments": "{"}]}]
+    steps: list[dict[str, Any]] = [
+        {"calls": [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "id": "mine", "arguments": "{"}]}
+    ]
     found = await reply(ScriptedModel({"default": steps}), ("user", "x"))
     assert [(call.name, call.arguments) for call in found.calls] == [("f", '{"a": 1}'), ("g", "{")]
     assert (found.calls[1].id, found.finish) == ("mine", "tool_calls")

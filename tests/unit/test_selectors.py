@@ -45,7 +45,10 @@ class TestMessages:
         ]
 
     def test_content_in_parts_stays_in_parts(self) -> None:
-        parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,x"}}]
+        parts: list[dict[str, Any]] = [
+            {"type": "text", "text": "look"},
+            {"type": "image_url", "image_url": {"url": "data:,x"}},
+        ]
         assert shown(message("user", parts)) == [{"role": "user", "content": parts}]
 
     def test_parts_without_anything_to_read_are_left_out(self) -> None:

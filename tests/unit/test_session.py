@@ -150,7 +150,7 @@ class TestTurnsThatFail:
         async with running(memory_store, model) as bench:
             waiting = await bench.post("first")
             async with asyncio.timeout(WAIT):
-                while not bench.requests:
+                while not bench.requests:  # noqa: ASYNC110 - until the model is asked
                     await asyncio.sleep(0)
                 assert bench.app.stop(HOME)
                 assert (await waiting).status == "stopped"
@@ -210,16 +210,18 @@ class TestOrder:
 class TestTheSameMessageAgain:
     async def test_it_is_answered_once(self, store: TapeStore) -> None:
         async with running(store, ScriptedModel()) as bench:
-            await bench.say("hello", id="42")
-            assert await bench.gate.accept(bench.inbound("hello", id="42")) is None
-            assert await bench.gate.accept(bench.inbound("something else", id="42")) is None
+            await bench.say("hello", external_id="42")
+            assert await bench.gate.accept(bench.inbound("hello", external_id="42")) is None
+            assert await bench.gate.accept(bench.inbound("something else", external_id="42")) is None
             await bench.app.idle()
             assert bench.channel.texts == ["You said: hello"]
             assert texts_of(await bench.entries(), "user") == ["hello"]
 
     async def test_it_is_answered_once_when_it_comes_twice_at_the_same_time(self, store: TapeStore) -> None:
         async with running(store, ScriptedModel()) as bench:
-            found = await asyncio.gather(*[bench.gate.accept(bench.inbound("hello", id="42")) for _ in range(8)])
+            found = await asyncio.gather(
+                *[bench.gate.accept(bench.inbound("hello", external_id="42")) for _ in range(8)]
+            )
             (only,) = [one for one in found if one is not None]
             async with asyncio.timeout(WAIT):
                 await only
@@ -228,10 +230,10 @@ class TestTheSameMessageAgain:
 
     async def test_it_is_known_after_a_restart(self, store: TapeStore) -> None:
         async with running(store, ScriptedModel()) as bench:
-            await bench.say("hello", id="42")
+            await bench.say("hello", external_id="42")
         async with running(store, ScriptedModel(), life="second") as bench:
             assert await bench.resume() == []
-            assert await bench.gate.accept(bench.inbound("hello", id="42")) is None
+            assert await bench.gate.accept(bench.inbound("hello", external_id="42")) is None
 
 
 @pytest.mark.parametrize("text", [" ", "\x00", "\ud800", "漢字👍", "x" * 100_000, "[SILENT]", "</memory>"])

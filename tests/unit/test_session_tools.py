@@ -107,9 +107,7 @@ class TestResume:
             await bench.say("go on")
             assert await last_shown(bench) == ["You said: my secret", "go on"]
 
-    async def test_a_correction_from_another_window_is_shown_with_the_thread(
-        self, memory_store: InMemoryStore
-    ) -> None:
+    async def test_a_correction_from_another_window_is_shown_with_the_thread(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             await bench.say("at five")
             await bench.say(",new")
@@ -193,9 +191,7 @@ class TestReset:
 
     MODEL = (says("a secret answer"), calls("memory_save", content="Likes tea."), says("noted"), says("fresh"))
 
-    async def test_asked_without_more_it_says_what_would_go_and_does_nothing(
-        self, memory_store: InMemoryStore
-    ) -> None:
+    async def test_asked_without_more_it_says_what_would_go_and_does_nothing(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             await bench.say("hello")
             head = await memory_store.head(HOME)
