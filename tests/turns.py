@@ -26,7 +26,7 @@ from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import ChannelLink, SessionDeps
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -311,8 +311,3 @@ def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:
 def asked(request: ModelRequest) -> list[tuple[str, Any]]:
     """A request's messages as role and content."""
     return [(message["role"], message["content"]) for message in request.messages]
-
-
-def at(clock: SteppingClock) -> str:
-    """A date for an entry that is written by hand."""
-    return timestamp(clock())

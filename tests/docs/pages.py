@@ -64,4 +64,6 @@ def tracked() -> list[Path]:
         timeout=30,
         check=True,
     )
-    return sorted(ROOT / name for name in set(listed.stdout.split("\0")) if name and (ROOT / name).is_file())
+    named = {ROOT / name for name in listed.stdout.split("\0") if name}
+    environments = {marker.parent for marker in ROOT.glob("*/pyvenv.cfg")}  # under a name git does not ignore
+    return sorted(path for path in named if path.is_file() and environments.isdisjoint(path.parents))

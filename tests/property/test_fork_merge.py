@@ -214,32 +214,35 @@ def test_a_fork_of_appends_answers_every_kind_of_query_as_its_parent_will(
     bench.run(check(bench.fresh()))
 
 
+turns = st.builds(Append, st.lists(keyed, min_size=1, max_size=4).map(tuple), st.just(True))
+hows = st.sampled_from(["fork", "fork", "fork", "append", "reset"])
+
+
 @pytest.mark.law("T9", "T13")
 @settings(max_examples=settings().max_examples * 2)
-@given(parents, st.lists(st.lists(steps, max_size=2), min_size=2, max_size=4), st.lists(appends, max_size=2), asking)
+@given(parents, st.lists(st.tuples(turns, hows), min_size=3, max_size=6), asking)
 def test_forks_one_after_the_other_read_as_a_plain_tape(
-    bench: Bench, parent: list[TapeEntry], turns: list[list[Step]], between: list[Append], asked: list[TapeQuery]
+    bench: Bench, parent: list[TapeEntry], done: list[tuple[Append, str]], asked: list[TapeQuery]
 ) -> None:
     """What a tape keeps in memory from one turn to the next shows nothing that is not there."""
 
     async def check(name: str) -> None:
         pair = Pair(InMemoryStore(), name)
-        await pair.open(parent)
-        direct = list(between)
-        for done in turns:
-            for step in done:
-                await pair.do(step)
-            await pair.same(
-                pair.fork,
-                [TapeQuery(name, Opening()), TapeQuery(name, Window()), *thorough([replace(asked[0], tape=name)])],
-            )
-            await pair.fork.merge()
-            if direct:
-                extra = direct.pop()
-                for tape in (pair.tape, pair.plain):
-                    await append(tape, extra.entries, keep_first=extra.keep_first)
+        await pair.open([anchor("start"), *parent])
+        queried = [replace(query, tape=name) for query in asked]
+        windows = [replace(query, part=part) for query in queried for part in (Window(), Opening())]
+        for turn, how in done:
+            if how == "append":
+                await pair.fork.discard()
+                await append(pair.tape, turn.entries, keep_first=True)
+                await append(pair.plain, turn.entries, keep_first=True)
+            else:
+                await pair.do(turn)
+                if how == "reset":
+                    await pair.do(Restart(archive=True))
+                await pair.fork.merge()
             await pair.begin()
-        await pair.same(pair.fork, [replace(query, tape=name) for query in asked])
+            await pair.same(pair.fork, [TapeQuery(name, Window()), *queried, *windows])
 
     bench.run(check(bench.fresh()))
 
