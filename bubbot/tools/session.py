@@ -225,8 +225,9 @@ def _explained(found: Explanation) -> str:
         usage_data = step.get("usage", {})
         tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
         shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
+        cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
         lines.append(
-            f"step {step['step']} (entry {entry_id}): {step['status']}, {step['model']}, {tokens}, "
+            f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {step['model']}, {tokens}, "
             f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
         )
         if "error" in step:

@@ -100,6 +100,20 @@ async def test_the_database_is_durable_by_its_settings(path: Path) -> None:
         assert await writer.run(settings) == ["wal", 2, 1, 1]
 
 
+async def test_the_database_and_the_files_beside_it_are_for_their_owner_alone(path: Path) -> None:
+    async with opened(path) as store:
+        await store.append([notes("a")])
+        assert {name: mode & 0o777 for name, mode in modes(path.parent).items()} == {
+            "bubbot.db": 0o600,
+            "bubbot.db-shm": 0o600,
+            "bubbot.db-wal": 0o600,
+        }
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode for file in folder.iterdir()}
+
+
 async def test_a_migration_is_recorded_with_its_time(path: Path) -> None:
     async with opened(path):
         pass

@@ -125,6 +125,18 @@ async def test_blobs_of_an_erased_tape_are_gone(store: TapeStore) -> None:
 
 
 @pytest.mark.law("T17")
+async def test_erasure_reaches_the_earlier_archives_of_the_tape_and_their_blobs(store: TapeStore) -> None:
+    await store.append([notes("a"), notes("x", tape="other")])
+    digest = await store.put_blob("tape", b"x")
+    await store.reset("tape", Reset("older"), [note("b")])
+    await store.reset("other", Reset("other@old"), [event("tape/archived")])
+    await store.reset("tape", Reset("old", erase=True), [ERASED])
+    assert [await texts(store, name) for name in ("older", "old", "other@old")] == [[""], [""], ["x"]]
+    with pytest.raises(EntryNotFound):
+        await store.get_blob("older", digest)
+
+
+@pytest.mark.law("T17")
 async def test_erasure_reaches_the_named_entries_of_other_tapes_and_no_more(store: TapeStore) -> None:
     await store.append([notes("a"), notes("in1", "in2", "in3", tape="inbox"), notes("out", tape="outbox")])
     also = (("inbox", (1, 3, 3)), ("outbox", (7,)), ("nowhere", (1,)))
