@@ -28,6 +28,10 @@ def tamper(path: Path, sql: str, values: Sequence[Any] = ()) -> None:
         assert conn.execute(sql, values).rowcount > 0, "the statement met no row"
 
 
-def rows(conn: sqlite3.Connection) -> list[list[tuple[Any, ...]]]:
-    """Everything that is append-only, column by column."""
-    return [conn.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("entries", "tapes", "erased")]
+def rows(conn: sqlite3.Connection, *, after: int = 0) -> list[list[tuple[Any, ...]]]:
+    """Everything that is append-only, column by column; entries after this global position only."""
+    entries = conn.execute("SELECT * FROM entries WHERE seq > ? ORDER BY seq", (after,)).fetchall()
+    return [
+        entries,
+        *[conn.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("tapes", "erased")],
+    ]
