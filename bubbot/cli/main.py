@@ -45,7 +45,8 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
-    "tape": Command("list, show and verify tapes", "bubbot.cli.tape"),
+    "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
+    "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
 }
 """Every command; its module is imported when it is asked for, and no other."""
 
