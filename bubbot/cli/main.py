@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, Command] = {
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
+    "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""
 
