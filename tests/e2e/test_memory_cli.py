@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.bot import entries, run, said, sentence
+from tests.e2e import bot
+from tests.e2e.bot import sentence
+from tests.e2e.inside import run, said
 
 NANOBOT = Path(__file__).parents[1] / "data" / "nanobot"
 LASTING = {"BUBBOT_MEMORY__RETENTION_DAYS": "36500"}
@@ -21,7 +23,7 @@ def memory(home: Path, *arguments: str, lines: str | bytes = b"") -> str:
 
 def test_what_is_saved_in_the_shell_is_what_the_chat_knows(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    assert "version 1" in memory(home, "save", "default", "Likes green tea.")
+    assert b"version 1" in bot.run(home, "memory", "save", "default", "Likes green tea.").stdout
     assert "Likes green tea." in "\n".join(said(home, ",memory.recall"))
     assert "No longer there:\n- Likes green tea." in memory(home, "save", "default", "-", lines="Ünï\r\nzwei\n")
     assert memory(home, "show", "default").startswith("# Memory, version 2\n\n## Long-term memory\n\nÜnï\nzwei\n")
@@ -56,7 +58,12 @@ def test_a_folder_of_nanobot_becomes_the_memory(tmp_path: Path) -> None:
     assert "with 2 daily notes" in printed
     assert "Left out: HISTORY.md." in printed
     shown = memory(home, "show", "default")
-    for part in ("- Name: Ada", "Keeps bees.", "### 2026-11-21\n\n# 2026-11-21\n\n- Grüße an Björn 🐝", "### 2026-11-20"):
+    for part in (
+        "- Name: Ada",
+        "Keeps bees.",
+        "### 2026-11-21\n\n# 2026-11-21\n\n- Grüße an Björn 🐝",
+        "### 2026-11-20",
+    ):
         assert part in shown
     assert "Keeps bees." in "\n".join(said(home, ",memory.recall bees", env=LASTING))
     copy = shutil.copytree(NANOBOT / "memory", tmp_path / "nb")
@@ -94,15 +101,13 @@ def test_an_import_puts_nothing_in_the_place_of_a_memory_unasked(tmp_path: Path)
         (("save", ":", "x"), 2, "is no session"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(
-    tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
-) -> None:
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
     home = tmp_path / "home"
     said(home, "hi")
-    before = entries(home)
+    before = run(home, "tape", "list").stdout
     done = run(home, "memory", *arguments)
     assert (done.returncode, words in sentence(done)) == (code, True), done.stderr
-    assert entries(home) == before
+    assert run(home, "tape", "list").stdout == before
 
 
 def test_an_empty_folder_and_a_text_that_is_no_text_are_refused(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ import json
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.bot import entries, run, said, sentence
+from tests.e2e import bot
+from tests.e2e.bot import sentence
+from tests.e2e.inside import run, said
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -24,14 +27,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def entries(home: Path, tape: str = "default") -> list[dict[str, Any]]:
+    """The entries of a tape, as `bubbot tape show --json` prints them."""
+    return [json.loads(line) for line in fine(home, "tape", "show", tape, "--json").splitlines()]
+
+
 def fine(home: Path, *arguments: str) -> str:
     done = run(home, *arguments)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
-
-
-def _names(home: Path) -> list[str]:
-    return [line.split()[-1] for line in fine(home, "tape", "list").splitlines()]
 
 
 def test_an_exported_tape_imports_as_the_same_tape_under_its_new_session(home: Path, tmp_path: Path) -> None:
@@ -44,23 +48,18 @@ def test_an_exported_tape_imports_as_the_same_tape_under_its_new_session(home: P
     assert entries(other, "copy") == entries(home)
     assert any(line.startswith("stdin:copy ") for line in fine(other, "tape", "list").splitlines())
     assert "0 altered, 0 missing" in fine(other, "tape", "verify")
-    assert "the colour is blue" in "\n".join(said_in(other, "copy", ",context"))
+    assert "the colour is blue" in "\n".join(said(other, ",context", session="copy"))
     fact = entries(other, "bubbot/imports")[0]["payload"]
-    assert isinstance(fact, dict)
     assert fact["data"]["session"] == "stdin:copy"
 
 
-def said_in(home: Path, session: str, *lines: str) -> list[str]:
-    done = run(home, "chat", "--session", session, lines=lines)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().splitlines()
-
-
-def test_without_a_file_the_lines_go_to_standard_output(home: Path) -> None:
-    done = run(home, "tape", "export", "default")
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(
-        range(1, 1 + len(done.stdout.splitlines()))
-    )
+def test_a_process_writes_the_lines_to_standard_output_and_another_takes_them(home: Path, tmp_path: Path) -> None:
+    done = bot.run(home, "tape", "export", "default")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [one["id"] for one in entries(home)]
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(done.stdout)
+    assert bot.run(tmp_path / "other", "tape", "import", str(file), "--session", "copy").returncode == 0
+    assert entries(tmp_path / "other", "copy") == entries(home)
 
 
 def test_an_archive_is_exported_and_its_erased_entries_stay_erased(home: Path, tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_repair_imports_the_rest_keeps_the_file_and_writes_the_other_lines_as_th
     assert file.read_bytes() == raw
     assert Path(f"{file}.unreadable").read_bytes() == b"".join([lines[1], *lines[3:]])
     assert [f"line {number}:" in printed for number in (2, 4, 5, 6, 7)] == [True] * 5
-    assert [one["payload"].get("name", "message") for one in entries(home, "bub")] == [  # type: ignore[attr-defined]
+    assert [one["payload"].get("name", "message") for one in entries(home, "bub")] == [
         "session/start", "tape/unreadable", "message", *["tape/unreadable"] * 4,
     ]  # fmt: skip
     done = run(home, "tape", "import", str(file), "--session", "bub2", "--repair")
@@ -138,7 +137,7 @@ def test_a_tape_of_bub_becomes_a_session_one_can_go_on_with(tmp_path: Path, name
     before = file.read_bytes()
     assert "no hashes" in fine(home, "tape", "import", str(file), "--session", "bub")
     assert file.read_bytes() == before
-    assert said_in(home, "bub", "are you there?") == ["You said: are you there?"]
+    assert said(home, "are you there?", session="bub") == ["You said: are you there?"]
     assert "0 altered, 0 missing" in fine(home, "tape", "verify")
     fine(home, "tape", "export", "bub", str(tmp_path / "out.jsonl"))
     fine(tmp_path / "second", "tape", "import", str(tmp_path / "out.jsonl"), "--session", "bub")
@@ -182,7 +181,9 @@ def test_an_import_that_fails_in_the_database_leaves_nothing(home: Path, tmp_pat
     fine(home, "tape", "export", "default", str(file))
     fine(other, "ask", "hi")
     with sqlite3.connect(other / "bubbot.db") as conn:
-        conn.execute("CREATE TRIGGER fail BEFORE INSERT ON entries WHEN NEW.id = 15 BEGIN SELECT RAISE(ABORT, 'x'); END")
+        conn.execute(
+            "CREATE TRIGGER fail BEFORE INSERT ON entries WHEN NEW.id = 15 BEGIN SELECT RAISE(ABORT, 'x'); END"
+        )
     conn.close()
     file.write_bytes(file.read_bytes() + b"{")
     before = fine(other, "tape", "list")
