@@ -120,6 +120,14 @@ class MemoryZone:
             raise EntryNotFound(f"there is no memory version {version}; {have}")
         await self._update(await self.read(), wanted)
 
+    async def adopt(self, content: MemorySnapshot) -> None:
+        """Seals what comes from elsewhere as a new version, in the place of everything that is remembered."""
+        stamp = self._stamp()
+        notes = _by_day(replace(note, content=_tidy(note.content), updated_at=stamp) for note in content.dailies)
+        long_term = _tidy(content.long_term)
+        taken = MemorySnapshot(long_term=long_term, long_term_updated_at=stamp if long_term else "", dailies=notes)
+        await self._update(await self.read(), taken)
+
     async def clear(self) -> None:
         """Seals an empty version; older ones stay."""
         await self._update(await self.read(), MemorySnapshot())

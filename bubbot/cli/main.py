@@ -45,7 +45,9 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
-    "tape": Command("list, show and verify tapes", "bubbot.cli.tape"),
+    "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
+    "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
+    "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""
 

@@ -1,4 +1,4 @@
-"""`bubbot tape`: looking at tapes, beside a running bot, and putting one aside."""
+"""`bubbot tape`: looking at tapes, beside a running bot, and putting one aside; files and search are next door."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import argparse
 import asyncio
 import json
 
+from bubbot.cli import tape_files, tape_search
 from bubbot.cli.setup import Setup, setup
-from bubbot.errors import ConfigError, EntryNotFound
+from bubbot.cli.tape_names import service, session_of, tape_name
+from bubbot.errors import ConfigError
+from bubbot.stores.jsonl import fields
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, date_bounds
-from bubbot.tape.service import TapeService, session_tape
 from bubbot.views.anchors import AnchorsView
-from bubbot.wiring import new_id, now, open_tapes
+from bubbot.wiring import open_tapes
 
 FINE, DAMAGED = 0, 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands."""
-    parser.description = "Look at tapes. All but archive only read, and work beside a running bot."
+    parser.description = "Look at tapes. All but archive and import only read, and work beside a running bot."
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     commands.add_parser("list", help="every tape: session, entries, archives")
     show = commands.add_parser("show", help="the entries of a tape")
@@ -38,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
     archive = commands.add_parser("archive", help="put a tape aside under an archive name and start it anew")
     archive.add_argument("tape")
+    tape_search.configure(commands)
+    tape_files.configure(commands)
 
 
 def _count(text: str) -> int:
@@ -55,29 +59,12 @@ async def _list(made: Setup, _args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, _):
         lines = []
         for one in await store.tapes():
-            session = await _session(store, one.name)
+            session = await session_of(store, one.name)
             notes = [f"archive of {one.archived_from}"] if one.archived_from else []
             notes += [f"{one.erased} erased"] if one.erased else []
             lines.append(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
     print("\n".join(sorted(lines)))
     return FINE
-
-
-async def _session(store: SqliteStore, tape: str) -> str:
-    """The session id, which the bootstrap anchor of a tape carries."""
-    query = TapeQuery(tape, kinds=("anchor",), names=("session/start",), limit=1)
-    found = (await store.fetch([query]))[0]
-    session = found[0].meta.get("session") if found else None
-    return session if isinstance(session, str) else ""
-
-
-async def _name(store: SqliteStore, workspace: str, wanted: str) -> str:
-    """The tape that a name or session id means. Raises `EntryNotFound`."""
-    names = {one.name for one in await store.tapes()}
-    for name in (wanted, session_tape(workspace, wanted), session_tape(workspace, f"stdin:{wanted}")):
-        if name in names:
-            return name
-    raise EntryNotFound(f"there is no tape {wanted}; bubbot tape list shows those there are")
 
 
 async def _show(made: Setup, args: argparse.Namespace) -> int:
@@ -87,27 +74,14 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
     except ValueError as error:
         raise ConfigError(f"{error}") from error
     async with open_tapes(made.home) as (store, workspace):
-        tape = await _name(store, workspace, args.tape)
+        tape = await tape_name(store, workspace, args.tape)
         query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=args.last is not None, limit=args.last)
         entries = (await store.fetch([query]))[0]
     if not entries and (strange := [kind for kind in kinds if kind not in list(Kind)]):
         raise ConfigError(f"--kinds {strange[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
     for entry in reversed(entries) if args.last is not None else entries:
-        print(json.dumps(_as_json(entry), ensure_ascii=False) if args.json else _line(entry))
+        print(json.dumps(fields(entry), ensure_ascii=False) if args.json else _line(entry))
     return FINE
-
-
-def _as_json(entry: TapeEntry) -> dict[str, object]:
-    if entry.erased:
-        return {"id": entry.id, "kind": str(entry.kind), "date": entry.date, "erased": True}
-    data: dict[str, object] = {
-        "id": entry.id,
-        "kind": str(entry.kind),
-        "payload": thaw(entry.payload),
-        "meta": thaw(entry.meta),
-        "date": entry.date,
-    }
-    return data | ({"key": entry.key} if entry.key is not None else {})
 
 
 def _line(entry: TapeEntry) -> str:
@@ -124,7 +98,7 @@ def _line(entry: TapeEntry) -> str:
 
 async def _anchors(made: Setup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, workspace):
-        tape = _service(store, await _name(store, workspace, args.tape))
+        tape = service(store, await tape_name(store, workspace, args.tape))
         for line in await tape.read(AnchorsView(zones=args.zones)):
             print(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
     return FINE
@@ -132,7 +106,7 @@ async def _anchors(made: Setup, args: argparse.Namespace) -> int:
 
 async def _verify(made: Setup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, workspace):
-        only = await _name(store, workspace, args.tape) if args.tape else None
+        only = await tape_name(store, workspace, args.tape) if args.tape else None
         found = await store.audit(only)
         for finding in found.findings:
             if finding.what != "erased":
@@ -157,16 +131,21 @@ async def _same_head(store: SqliteStore, kept: str) -> bool:
 
 async def _archive(made: Setup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home, write=True) as (store, workspace):
-        name = await _name(store, workspace, args.tape)
+        name = await tape_name(store, workspace, args.tape)
         if any(one.archived_from for one in await store.tapes() if one.name == name):
             raise ConfigError(f"{name} is an archive already")
-        tape = _service(store, name, await _session(store, name))
+        tape = service(store, name, await session_of(store, name))
         print(await tape.reset(archive=True))
     return FINE
 
 
-def _service(store: SqliteStore, name: str, session: str = "") -> TapeService:
-    return TapeService(store, name, now=now, new_id=new_id, session=session)
-
-
-_ACTIONS = {"list": _list, "show": _show, "anchors": _anchors, "verify": _verify, "archive": _archive}
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "anchors": _anchors,
+    "verify": _verify,
+    "archive": _archive,
+    "search": tape_search.search,
+    "export": tape_files.export,
+    "import": tape_files.import_,
+}

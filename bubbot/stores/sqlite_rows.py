@@ -23,14 +23,14 @@ READ = (
 )
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPANS = 100  # id ranges in one statement; SQLite refuses an expression of a thousand terms
 _LARGEST = 2**63 - 1  # what an INTEGER can hold; no id and no count gets there
 
 
 def microseconds(at: datetime) -> int:
     """Whole microseconds since 1970."""
-    return (at - _EPOCH) // timedelta(microseconds=1)
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: bytes) -> tuple[Any, ...]:

@@ -108,10 +108,10 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
     where = _searched(args)
     if result.hits:
         lines = [f'Found {len(result.hits)} for "{query}" on {where}, newest first:']
-        lines += [_hit_line(hit, turn.zone) for hit in result.hits]
+        lines += [hit_line(hit, turn.zone) for hit in result.hits]
     else:
         lines = [f'Nothing found for "{query}" on {where}.']
-    return "\n".join([*lines, *_remarks(result)])
+    return "\n".join([*lines, *search_remarks(result)])
 
 
 @tool("tape.anchors", commands=["anchors"])
@@ -168,7 +168,7 @@ def _searched(args: SearchArgs) -> str:
     return f"the whole tape{dates}{kinds}"
 
 
-def _remarks(result: SearchResult) -> list[str]:
+def search_remarks(result: SearchResult) -> list[str]:
     """What was left out, and how far the search went."""
     counts = (
         (result.own_output, "own output of earlier searches"),
@@ -184,7 +184,8 @@ def _remarks(result: SearchResult) -> list[str]:
     return lines
 
 
-def _hit_line(hit: Hit, zone: tzinfo) -> str:
+def hit_line(hit: Hit, zone: tzinfo) -> str:
+    """A hit as people and models read it."""
     marks = "" if hit.exact else " (typo)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
     return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}: {hit.snippet}{marks}"

@@ -1,0 +1,62 @@
+"""`bubbot doctor`: what is wrong here, why, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from bubbot import __version__, log
+from bubbot.doctor.checkup import Checkup, examine
+from bubbot.home import Home
+from bubbot.settings import default_home
+from bubbot.wiring import now
+
+HEALTHY, ILL = 0, 1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = (
+        "Looks at the home, the settings, the lock, the database, the disk, the model and the plugins, changes "
+        "nothing, and tells what is wrong with one command that mends it. Works beside a running bot. The exit code "
+        "is 1 where a problem is found; a warning does not count."
+    )
+    parser.epilog = "example: bubbot doctor --deep"
+    parser.add_argument("--deep", action="store_true", help="also check every hash in the database")
+    parser.add_argument("--json", action="store_true", help="print everything found as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the findings; 1 where one of them is a problem."""
+    home = Home(getattr(args, "home", None) or default_home())
+    found = examine(home, getattr(args, "config", None), now=now(), deep=args.deep)
+    log.setup("warning", secrets=found.secrets)
+    text = _as_json(found, home) if args.json else _as_text(found)
+    print(log.redact(text))
+    return ILL if found.problems else HEALTHY
+
+
+def _as_json(found: Checkup, home: Home) -> str:
+    data = {
+        "version": __version__,
+        "home": str(home.path),
+        "problems": found.problems,
+        "findings": [asdict(one) for one in found.findings],
+    }
+    return json.dumps(data, ensure_ascii=False)
+
+
+def _as_text(found: Checkup) -> str:
+    lines = []
+    for one in found.findings:
+        lines.append(f"{one.level:<8} {one.id}: {log.printable(one.cause)}")
+        if one.fix:
+            lines.append(f"{'':<8} -> {log.printable(one.fix)}")
+    warnings = sum(one.level == "warning" for one in found.findings)
+    lines.append(f"{_counted(found.problems, 'problem')}, {_counted(warnings, 'warning')}.")
+    return "\n".join(lines)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

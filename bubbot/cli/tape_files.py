@@ -1,0 +1,157 @@
+"""`bubbot tape export` and `bubbot tape import`: tapes as files of JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from bubbot.cli.files import lines_of, new_file, output
+from bubbot.cli.setup import Setup
+from bubbot.cli.tape_names import IMPORTED, IMPORTS, no_open_turn, not_of_the_system, session_named, tape_name
+from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
+from bubbot.stores.jsonl import Imported, LineWriter, Problem, read_lines
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.entry import EMPTY, TapeEntry, event, timestamp
+from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import Batch
+from bubbot.wiring import now, open_tapes
+
+FINE = 0
+PAGE = 1000
+"""Entries read at once for an export, whatever the length of the tape."""
+TOLD = 5
+"""Unreadable lines that an error names one by one."""
+SIDE = ".unreadable"
+
+
+def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommands."""
+    export = commands.add_parser(
+        "export",
+        help="write a tape or archive to a file, a JSON object a line",
+        description="Writes a whole tape as JSON lines, each with a hash that makes alterations visible. Works beside "
+        "a running bot. Results and prompts that are kept beside the tape are not in the file.",
+        epilog="example: bubbot tape export default talk.jsonl",
+    )
+    export.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
+    export.add_argument("file", nargs="?", help="a file that is not there yet; standard output where left out")
+    take = commands.add_parser(
+        "import",
+        help="read a tape from a file, this bot's own or one of Bub",
+        description="Reads a file of JSON lines onto the empty tape of a session: all of it, or nothing where a line "
+        "cannot be read or was altered.",
+        epilog="example: bubbot tape import talk.jsonl --session copy",
+    )
+    take.add_argument("file", type=Path, help="the file; it is only read")
+    take.add_argument("--session", required=True, help="the session it becomes, such as work or telegram:42")
+    take.add_argument(
+        "--repair",
+        action="store_true",
+        help=f"import what can be read, and write the other lines to FILE{SIDE}",
+    )
+
+
+async def export(made: Setup, args: argparse.Namespace) -> int:
+    """Writes the lines; a file is complete or not there."""
+    async with open_tapes(made.home) as (store, workspace):
+        name = await tape_name(store, workspace, args.tape)
+        not_of_the_system(name, "exported")
+        head = await store.head(name)
+        writer = LineWriter()
+        with output(args.file) as write:
+            async for entry in _entries(store, name, head):
+                write(writer.line(entry))
+    if args.file is not None:
+        print(f"Exported {_counted(head)} to {args.file}.")
+    return FINE
+
+
+async def _entries(store: SqliteStore, name: str, head: int) -> AsyncIterator[TapeEntry]:
+    """The entries up to the head, a page at a time: nothing on a tape changes, so together they are one state."""
+    for low in range(1, head + 1, PAGE):
+        high = min(low + PAGE - 1, head)
+        page = (await store.fetch([TapeQuery(name, Spans(((low, high),)))]))[0]
+        if len(page) != high - low + 1:
+            raise TapeConflict(f"{name} was put aside during the export; export it under the name of its archive")
+        for entry in page:
+            yield entry
+
+
+async def import_(made: Setup, args: argparse.Namespace) -> int:
+    """Reads the file, and appends it and the fact of it in one transaction."""
+    session = session_named(args.session)
+    lines = lines_of(args.file, made.home)
+    found = read_lines(lines, date=timestamp(now()))
+    if found.problems and not args.repair:
+        raise TapeCorrupt(_refusal(args.file, found.problems))
+    if not found.entries:
+        raise ConfigError(f"{args.file} holds no entries")
+    digest = sha256(b"".join(lines)).hexdigest()
+    del lines
+    async with open_tapes(made.home, write=True) as (store, workspace):
+        tape = session_tape(workspace, session)
+        if head := await store.head(tape):
+            raise ConfigError(
+                f"{session} has {_counted(head)} already, and an import needs an empty tape: name another"
+            )
+        await no_open_turn(store, tape, session)
+        if found.problems:
+            with new_file(_side(args.file)) as write:
+                write(b"".join(problem.raw for problem in found.problems))
+        try:
+            await store.append(
+                [Batch(tape, found.entries, expect_head=0), Batch(IMPORTS, (_fact(tape, session, found, digest),))]
+            )
+        except BaseException:
+            if found.problems:
+                _side(args.file).unlink(missing_ok=True)
+            raise
+    _tell(args.file, session, found)
+    return FINE
+
+
+def _fact(tape: str, session: str, found: Imported, digest: str) -> TapeEntry:
+    """Where the tape comes from, for the system's own tape: the imported one stays as it is in the file."""
+    data = {
+        "tape": tape,
+        "session": session,
+        "entries": len(found.entries),
+        "renumbered": found.renumbered,
+        "erased": found.erased,
+        "unreadable": len(found.problems),
+        "sha256": digest,
+    }
+    return event(IMPORTED, data).stamped(EMPTY, timestamp(now()))
+
+
+def _side(file: Path) -> Path:
+    return file.with_name(file.name + SIDE)
+
+
+def _refusal(file: Path, problems: Sequence[Problem]) -> str:
+    """The first unreadable lines, one a line, and the way out."""
+    told = [f"{file}, line {problem.number}: {problem.reason}." for problem in problems[:TOLD]]
+    more = [f"{len(problems) - TOLD} more lines cannot be read."] if len(problems) > TOLD else []
+    way = f"Nothing was imported; --repair imports the rest and writes what it leaves out to {_side(file)}."
+    return "\n".join([*told, *more, way])
+
+
+def _tell(file: Path, session: str, found: Imported) -> None:
+    print(f"Imported {_counted(len(found.entries))} into {session}.")
+    if found.renumbered:
+        print(f"{_counted(found.renumbered)} had other ids in the file; meta keeps them as imported_id.")
+    if found.erased:
+        print(f"{_counted(found.erased)} had been erased.")
+    for problem in found.problems:
+        print(f"{file}, line {problem.number}: {problem.reason}. An event stands in its place.")
+    if found.problems:
+        print(f"The lines left out are in {_side(file)}; {file} is as it was.")
+    elif found.unhashed:
+        print("The file has no hashes, so nobody can tell whether it was altered.")
+
+
+def _counted(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"

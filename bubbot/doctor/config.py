@@ -1,0 +1,48 @@
+"""The settings: whether they load, and who may read the secrets among them."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from bubbot.doctor.finding import Finding, quoted
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.settings import Settings, load
+
+_VARIABLE = re.compile(r"environment variable (\w+)")
+
+
+def read_config(home: Home, config: Path | None) -> tuple[Settings | None, list[Finding]]:
+    """The settings, or None where they do not load, and what there is to say about them."""
+    file = config or home.config
+    try:
+        settings = load(home=home.path, config=config)
+    except ConfigError as error:
+        return None, [_wrong(line, file) for line in str(error).splitlines()]
+    return settings, list(_check_loaded(settings, file))
+
+
+def _wrong(sentence: str, file: Path) -> Finding:
+    variable = _VARIABLE.match(sentence)
+    fix = f"unset {variable[1]}" if variable else f'"${{EDITOR:-vi}}" {quoted(file)}'
+    return Finding("config.invalid", "problem", sentence, fix)
+
+
+def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
+    try:
+        settings.bot.read_persona()
+    except ConfigError as error:
+        yield Finding("config.persona", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
+    if not file.is_file():
+        yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
+        return
+    mode = stat.S_IMODE(file.stat().st_mode)
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):
+        cause = f"{file} holds a secret and can be read by other users of this machine (mode {mode:04o})."
+        yield Finding("config.open", "warning", cause, f"chmod 600 {quoted(file)}")
+    else:
+        yield Finding("config.ok", "ok", f"{file} loads; every key in it is known.")

@@ -1,0 +1,97 @@
+"""The home folder, its lock, and the disk it is on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from bubbot.doctor.finding import Finding, Level, quoted
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+
+SCARCE = 1_000_000_000
+NONE_LEFT = 100_000_000
+"""Bytes of free disk space from which on it is worth a word, and a problem."""
+LOCKS = Path("/proc/locks")
+
+
+def check_home(home: Home) -> Iterator[Finding]:
+    """Whether the folder exists, can be written and is for its owner alone."""
+    path = home.path
+    if not os.path.lexists(path):
+        yield Finding(
+            "home.missing", "warning", f"There is no home {path} yet; the first chat makes it.", "bubbot chat"
+        )
+        return
+    if not path.is_dir():
+        cause = f"The home {path} is {'a broken link' if path.is_symlink() else 'a file'}, not a folder."
+        yield Finding("home.no_folder", "problem", cause, f"mv {quoted(path)} {quoted(f'{path}.old')}")
+        return
+    try:
+        home.ensure()  # the folder is there: this only tries to make a file without a name in it
+    except ConfigError as error:
+        yield Finding("home.unwritable", "problem", str(error), f'sudo chown -R "$(id -un)" {quoted(path)}')
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        cause = f"The home {path} is open to other users of this machine (mode {mode:04o}): they can read every chat."
+        yield Finding("home.open", "warning", cause, f"chmod 700 {quoted(path)}")
+    else:
+        yield Finding("home.ok", "ok", f"The home is {path}, writable, and for its owner alone.")
+
+
+def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
+    """Who writes to the home. The lock itself is not tried: that could turn away a bot that is just starting."""
+    file = home.lock_file
+    if file.is_symlink():
+        yield Finding("lock.link", "problem", f"{file} is a link, which nothing of bubbot makes.", f"rm {quoted(file)}")
+        return
+    if not os.path.lexists(file):
+        yield Finding("lock.free", "ok", "No process has written to this home yet.")
+        return
+    if not file.is_file() or not os.access(file, os.R_OK | os.W_OK):
+        cause = f"{file} cannot be opened for writing, so no bot can start here."
+        yield Finding("lock.unusable", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')}")
+        return
+    pid = home.holder()
+    if _held(file, pid, locks):
+        who = "Another process" if pid is None else f"Process {pid}"
+        yield Finding("lock.held", "ok", f"{who} writes to this home just now; a second bot is refused meanwhile.")
+    else:
+        yield Finding("lock.free", "ok", "No process writes to this home just now.")
+
+
+def _held(file: Path, pid: int | None, locks: Path) -> bool:
+    """Whether the file is locked, as the system lists its locks; where it does not, whether its process lives."""
+    with suppress(OSError):
+        inode = file.stat().st_ino
+        return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.read_text().splitlines())
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def check_disk(
+    home: Home, *, free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+) -> Iterator[Finding]:
+    """Whether there is room for what people will say."""
+    there = next(folder for folder in (home.path, *home.path.absolute().parents) if folder.is_dir())
+    left = free(there)
+    shown = f"{left / 1e9:.1f} GB" if left >= SCARCE else f"{left // 1_000_000} MB"
+    if left < SCARCE:
+        level: Level = "problem" if left < NONE_LEFT else "warning"
+        cause = f"Only {shown} are free on the disk of {there}; without room nothing can be accepted."
+        fix = f"du -xh {quoted(there)} | sort -h | tail -20"
+        yield Finding("disk.scarce", level, cause, fix)
+    else:
+        yield Finding("disk.ok", "ok", f"{shown} are free on the disk of {there}.")

@@ -1,0 +1,125 @@
+"""`bubbot doctor` as people run it: codes, JSON, no secret, nothing changed, nothing heavy loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bubbot.home import Home, WriterLock
+from tests.e2e import bot
+from tests.e2e.inside import run, said
+
+CANARY = "sk-canary-7f3a91"
+STUB = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\nraise ImportError('a trap')\n"
+
+
+def findings(home: Path, *options: str, code: int = 0, **env: str) -> dict[str, dict[str, str]]:
+    done = run(home, "doctor", "--json", *options, env=env)
+    assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
+    return {one["id"]: one for one in json.loads(done.stdout)["findings"]}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    said(tmp_path / "home", "hello")
+    return tmp_path / "home"
+
+
+def _state(folder: Path) -> list[tuple[str, int, int]]:
+    """The files of a home and their ages, without those that SQLite makes for readers."""
+    files = [file for file in sorted(folder.rglob("*")) if not file.name.endswith(("-shm", "-wal"))]
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
+def test_a_sound_home_is_said_to_be_sound_and_is_left_as_it_is(home: Path) -> None:
+    before = _state(home)
+    done = bot.run(home, "doctor", "--deep")
+    assert done.returncode == 0, done.stdout.decode()
+    lines = done.stdout.decode().splitlines()
+    assert lines[-1].startswith("0 problems")
+    assert any("every hash holds" in line for line in lines)
+    assert _state(home) == before
+
+
+def test_it_works_beside_a_running_bot_and_names_it(home: Path) -> None:
+    with WriterLock(Home(home)):
+        assert f"Process {os.getpid()} writes" in findings(home)["lock.held"]["cause"]
+
+
+def test_a_home_that_is_not_there_yet_is_a_warning_and_is_not_made(tmp_path: Path) -> None:
+    assert findings(tmp_path / "new")["home.missing"]["fix"] == "bubbot chat"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_broken_configuration_is_a_problem_and_the_rest_is_looked_at(home: Path) -> None:
+    (home / "config.toml").write_text('[model]\nnmae = "x"\n')
+    told = findings(home, code=1)
+    assert "did you mean 'name'" in told["config.invalid"]["cause"]
+    assert told["database.ok"]["level"] == "ok"
+
+
+def test_a_damaged_database_is_a_problem_with_a_way_out_that_works(home: Path, tmp_path: Path) -> None:
+    for file in home.glob("bubbot.db*"):
+        file.unlink()
+    (home / "bubbot.db").write_bytes(b"x" * 9000)
+    told = findings(home, code=1)["database.damaged"]
+    assert os.system(told["fix"]) == 0
+    assert (home / "damaged" / "bubbot.db").read_bytes() == b"x" * 9000
+    assert "database.missing" in findings(home)
+
+
+def test_an_unsafe_litellm_is_found_and_never_imported(home: Path, tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    info = packages / "litellm-1.82.7.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: litellm\nVersion: 1.82.7\n")
+    (packages / "litellm.py").write_text(STUB)
+    done = bot.run(home, "doctor", "--json", env={"PYTHONPATH": str(packages)})
+    told = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 1
+    assert told["litellm.malicious"]["fix"].endswith("-m pip install --upgrade 'litellm>=1.83.7'")
+    assert told["litellm.malicious"]["fix"].startswith(sys.executable)
+    assert not (packages / "imported").exists()
+
+
+def test_no_secret_is_printed(home: Path) -> None:
+    (home / "config.toml").write_text(f'[model]\nname = "{CANARY}/x"\napi_key = "{CANARY}"\n')
+    for options in ((), ("--json",)):
+        done = run(home, "doctor", *options, env={"BUBBOT_MODEL__NAME": f"{CANARY}/x"})
+        assert done.returncode == 1
+        assert CANARY.encode() not in done.stdout + done.stderr
+
+
+def test_a_model_that_is_not_set_up_is_a_problem(home: Path) -> None:
+    assert findings(home, code=1, BUBBOT_MODEL__NAME="nobody/x")["model.unknown"]["level"] == "problem"
+
+
+WATCHED = """
+import sys
+
+def watch(event, arguments):
+    if event == "open" and "bubbot.db" in str(arguments[0]):
+        print("OPENED", arguments[0], file=sys.stderr)
+    if event == "import" and arguments[0].partition(".")[0] == "litellm":
+        print("IMPORTED litellm", file=sys.stderr)
+
+sys.addaudithook(watch)
+from bubbot.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_nothing_but_sqlite_opens_the_database_and_nothing_loads_litellm(home: Path) -> None:
+    watched = subprocess.run(
+        [sys.executable, "-c", WATCHED, "doctor", "--deep"],
+        env=bot.environment(home),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (watched.returncode, watched.stderr) == (0, b"")

@@ -1,0 +1,127 @@
+"""Memory from the shell with the real command."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import bot
+from tests.e2e.bot import sentence
+from tests.e2e.inside import run, said
+
+NANOBOT = Path(__file__).parents[1] / "data" / "nanobot"
+LASTING = {"BUBBOT_MEMORY__RETENTION_DAYS": "36500"}
+
+
+def memory(home: Path, *arguments: str, lines: str | bytes = b"") -> str:
+    done = run(home, "memory", *arguments, lines=lines, env=LASTING)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_what_is_saved_in_the_shell_is_what_the_chat_knows(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert b"version 1" in bot.run(home, "memory", "save", "default", "Likes green tea.").stdout
+    assert "Likes green tea." in "\n".join(said(home, ",memory.recall"))
+    assert "No longer there:\n- Likes green tea." in memory(home, "save", "default", "-", lines="Ünï\r\nzwei\n")
+    assert memory(home, "show", "default").startswith("# Memory, version 2\n\n## Long-term memory\n\nÜnï\nzwei\n")
+
+
+def test_forget_and_restore_tell_what_happened_and_the_way_back(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    memory(home, "save", "default", "Likes TEA.\nIs Ada.")
+    printed = memory(home, "forget", "default", "tea")
+    assert "- Likes TEA." in printed
+    assert "`bubbot memory restore default 1`" in printed
+    assert run(home, "memory", "forget", "default", "tea").returncode == 1
+    assert "version 3" in memory(home, "restore", "default", "1")
+    assert "Likes TEA." in memory(home, "show", "default")
+    assert "Nothing changed" in memory(home, "restore", "default", "1")
+    assert "the versions 1 to 3" in sentence(run(home, "memory", "restore", "default", "9"))
+
+
+def test_an_export_imports_as_the_same_memory(tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "memory.md"
+    said(home, ",memory.save Likes tea.", ",memory.daily date=2026-11-20 Rain.", ",memory.daily Sun.", env=LASTING)
+    memory(home, "export", "default", str(file))
+    assert memory(home, "export", "default") == file.read_text()
+    memory(home, "import", "other", str(file))
+    before, after = file.read_text().split("\n", 1)[1], memory(home, "export", "other").split("\n", 1)[1]
+    assert after == before
+
+
+def test_a_folder_of_nanobot_becomes_the_memory(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    printed = memory(home, "import", "default", str(NANOBOT))
+    assert "with 2 daily notes" in printed
+    assert "Left out: HISTORY.md." in printed
+    shown = memory(home, "show", "default")
+    for part in (
+        "- Name: Ada",
+        "Keeps bees.",
+        "### 2026-11-21\n\n# 2026-11-21\n\n- Grüße an Björn 🐝",
+        "### 2026-11-20",
+    ):
+        assert part in shown
+    assert "Keeps bees." in "\n".join(said(home, ",memory.recall bees", env=LASTING))
+    copy = shutil.copytree(NANOBOT / "memory", tmp_path / "nb")
+    memory(home, "import", "second", str(copy))
+    assert memory(home, "show", "second") == shown.replace("restore default", "restore second")
+
+
+def test_old_notes_are_told_before_they_leave(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    (folder / "2020-01-01.md").write_text("Long ago.")
+    printed = run(tmp_path / "home", "memory", "import", "default", str(folder)).stdout.decode()
+    assert "1 of the 1 notes are older than 30 days" in printed
+
+
+def test_an_import_puts_nothing_in_the_place_of_a_memory_unasked(tmp_path: Path) -> None:
+    home, page = tmp_path / "home", tmp_path / "page.md"
+    page.write_text("# My page\n\nJust text.\n")
+    memory(home, "save", "default", "Old.")
+    assert "--replace" in sentence(run(home, "memory", "import", "default", str(page)))
+    printed = memory(home, "import", "default", str(page), "--replace")
+    assert "`bubbot memory restore default 1`" in printed
+    assert "# My page\n\nJust text." in memory(home, "show", "default")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("show", "nobody"), 1, "there is no tape nobody"),
+        (("forget", "nobody", "x"), 1, "there is no tape nobody"),
+        (("save", "default", " "), 2, "the text is empty"),
+        (("forget", "default", " "), 2, "is empty"),
+        (("show", "bubbot/inbox/stdin"), 2, "belongs to the system"),
+        (("import", "default", "none.md"), 2, "cannot be read"),
+        (("save", ":", "x"), 2, "is no session"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+    home = tmp_path / "home"
+    said(home, "hi")
+    before = run(home, "tape", "list").stdout
+    done = run(home, "memory", *arguments)
+    assert (done.returncode, words in sentence(done)) == (code, True), done.stderr
+    assert run(home, "tape", "list").stdout == before
+
+
+def test_an_empty_folder_and_a_text_that_is_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.md").write_bytes(b"# Memory\n\n\xff")
+    assert "holds no memory" in sentence(run(tmp_path / "home", "memory", "import", "a", str(tmp_path / "empty")))
+    assert "line 3 is not UTF-8" in sentence(run(tmp_path / "home", "memory", "import", "a", str(tmp_path / "bad.md")))
+    assert "not UTF-8" in sentence(run(tmp_path / "home", "memory", "save", "a", "-", lines=b"\xff"))
+
+
+def test_an_archive_keeps_its_memory_and_takes_no_other(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    memory(home, "save", "default", "Likes tea.")
+    archive = run(home, "tape", "archive", "default").stdout.decode().strip()
+    assert "Likes tea." in memory(home, "show", archive)
+    assert "is an archive" in sentence(run(home, "memory", "save", archive, "x"))
+    assert "Likes tea." not in memory(home, "show", "default")
