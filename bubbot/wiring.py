@@ -195,7 +195,7 @@ def _assembled(
             await deliverer.deliver(intent)
 
     link = ChannelLink(channel.name, inbox.name, outbox_tape(channel.name), channel.parts, lambda _sender: Role.OWNER)
-    toolbox, loop = _loop(settings, home, ports.models, (inbox.name, link.outbox), wrap, show)
+    toolbox, loop = _loop(settings, home, ports.models, (inbox.name, link.outbox), wrap, show=show)
     deps = SessionDeps(
         loop=loop,
         now=now,
@@ -217,7 +217,7 @@ def _assembled(
 
 
 def _loop(
-    settings: Settings, home: Home, models: SessionModels, traces: Sequence[str], wrap: Wrap, show: Show
+    settings: Settings, home: Home, models: SessionModels, traces: Sequence[str], wrap: Wrap, *, show: Show
 ) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
