@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import in_terminal
+from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -51,6 +53,7 @@ PROMPT = "> "
 OWNER = Sender("0", "owner")
 """Whoever can type here can read the database too."""
 LEAVE = "Ctrl-D or ,quit leaves."
+WAITING = "Waiting for the answer that is under way; Ctrl-C stops it."
 HISTORY = "terminal_history"
 """The file in the home folder with what was typed, for the arrow keys."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -85,7 +88,8 @@ class TerminalChannel:
         self.name = options.name
         self._chat = str(options.settings.get("chat") or "default")
         self._colour = bool(options.settings.get("colour", True))
-        self._commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
+        commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
+        self._completer = CommandCompleter(commands)
         self._home = options.home
         self._now = options.now
         self._process = options.new_id()
@@ -93,6 +97,7 @@ class TerminalChannel:
         self._lines: asyncio.Queue[Inbound] = asyncio.Queue()
         self._prints: asyncio.Queue[tuple[str, asyncio.Future[None] | None]] = asyncio.Queue()
         self._stops: asyncio.Queue[Stop] = asyncio.Queue()
+        self._calm = asyncio.Event()
         self._open = False
         self._output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
         self._session: PromptSession[str] | None = None
@@ -101,8 +106,13 @@ class TerminalChannel:
         """Reads until Ctrl-D, `,quit`, or the end of the terminal."""
         async with self._helpers(receive):
             with patch_stdout(raw=True):
-                await self._read()
+                left = await self._read()
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._ask_to_stop)
+                if left and self._live.busy:
+                    self._put(dim(WAITING, colour=self._colour))
                 await self._lines.join()
+                if self._live.busy:
+                    await self._calm.wait()
                 await self._prints.join()
 
     @asynccontextmanager
@@ -124,23 +134,25 @@ class TerminalChannel:
                 for helper in helpers:
                     helper.cancel()
 
-    async def _read(self) -> None:
+    async def _read(self) -> bool:
+        """Reads to the end; says whether that was Ctrl-D and not `,quit`."""
         assert self._session is not None
         number = 0
         while True:
             try:
                 typed = await self._session.prompt_async()
-            except (EOFError, KeyboardInterrupt):
-                return
+            except EOFError:
+                return True
             text = typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip()
             if not text:
                 continue
             number += 1
             self._live.busy = True
+            self._calm.clear()
             external_id = f"{self._process}-{number}"
             self._lines.put_nowait(Inbound(self.name, external_id, self._chat, OWNER, text, self._now()))
             if text.strip() == ",quit":
-                return
+                return False
 
     async def _hand_over(self, receive: Receive) -> None:
         while True:
@@ -186,6 +198,7 @@ class TerminalChannel:
         match event:
             case TurnStarted():
                 self._live = _Live(busy=True, frame=live.frame)
+                self._calm.clear()
             case TextShown(text):
                 live.text += text
             case ToolStarted(name, arguments):
@@ -200,6 +213,7 @@ class TerminalChannel:
                 if live.text and status != "answered":  # no answer, but what people have seen so far stays
                     self._put(dim(harmless(live.text), colour=self._colour))
                 self._live = _Live(answer=live.text if status == "answered" else "", frame=live.frame)
+                self._calm.set()
         self._redraw()
 
     def _markdown(self, text: str) -> str:
@@ -254,7 +268,7 @@ class TerminalChannel:
             multiline=True,
             prompt_continuation="  ",
             history=_history(self._home),
-            completer=CommandCompleter(self._commands),
+            completer=self._completer,
             complete_while_typing=Condition(lambda: session.default_buffer.text.startswith(",")),
             reserve_space_for_menu=MENU,
             key_bindings=self._keys(),
@@ -279,6 +293,9 @@ class TerminalChannel:
         aside = f"{FRAMES[live.frame % len(FRAMES)]} {sign}{HINT}"
         return [*[("", f"{row}\n") for row in text], ("class:aside", f"{aside}\n"), ("", PROMPT)]
 
+    def _ask_to_stop(self) -> None:
+        self._stops.put_nowait(Stop(self.name, self._chat))
+
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
@@ -291,6 +308,17 @@ class TerminalChannel:
             else:
                 buffer.validate_and_handle()
 
+        @keys.add("tab")
+        def _complete(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            found = list(self._completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+            if len(found) == 1:  # at once: the menu comes a moment later
+                buffer.apply_completion(found[0])
+            elif buffer.complete_state:
+                buffer.complete_next()
+            else:
+                buffer.start_completion(insert_common_part=True)
+
         @keys.add("escape", "enter")
         def _new_line(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
@@ -299,7 +327,7 @@ class TerminalChannel:
         @keys.add("<sigint>")
         def _stop(event: KeyPressEvent) -> None:
             if self._live.busy:
-                self._stops.put_nowait(Stop(self.name, self._chat))
+                self._ask_to_stop()
                 return
             event.current_buffer.reset()
             self._put(dim(LEAVE, colour=self._colour))

@@ -18,6 +18,8 @@ from bubbot.channel import CommandInfo, ToolEnded
 WIDEST = 100
 """Columns an answer takes at most: longer lines are hard to read."""
 SUMMARY_SHOWN = 60
+LONG = 10_000
+"""Characters of a line that are folded anew at every drawing."""
 _JOINERS = "\u200c\u200d"
 """They shape letters and emoji, and do nothing else."""
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -72,7 +74,10 @@ def tool_line(arguments: str, ended: ToolEnded) -> str:
 def rows(text: str, width: int, most: int) -> list[str]:
     """The last rows of a text that is still being written, none wider than `width`."""
     made: list[str] = []
-    for line in harmless(text[-width * most :]).expandtabs(4).split("\n"):
+    begin = text.rfind("\n", 0, max(0, len(text) - width * most)) + 1
+    if len(text) - begin > LONG:  # from the same place at every drawing, or the rows would flicker
+        begin += (len(text) - begin - width * most) // LONG * LONG
+    for line in harmless(text[begin:]).expandtabs(4).split("\n"):
         made.append("")
         used = 0
         for char in line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from functools import partial
@@ -30,9 +31,13 @@ def run(args: argparse.Namespace) -> int:
     made, session, ended = setup(args), session_id(args.session), list[int]()
     try:
         asyncio.run(_chat(made, session, ended))
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, OSError):
         if not ended:
             raise
+    if signal.SIGHUP in ended:  # what is left to write has nowhere to go
+        lost = os.open(os.devnull, os.O_WRONLY)
+        for number in (1, 2):
+            os.dup2(lost, number)
     return SIGNAL_CODE + ended[0] if ended else 0
 
 

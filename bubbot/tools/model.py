@@ -6,6 +6,7 @@ from pydantic import Field
 
 from bubbot.channel import Role
 from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
+from bubbot.model import Model
 from bubbot.runtime.models import SessionModels
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
@@ -36,7 +37,7 @@ def model_tool(models: SessionModels) -> Tool:
         try:
             wanted = models.named(name)
         except ConfigError as error:
-            raise ToolRetry(f"I cannot switch to {name}: {error}. There are: {', '.join(models.names())}") from error
+            raise ToolRetry(f"I cannot switch to {name}: {error}. There are: {', '.join(models.names())}.") from error
         return await _switch(models, turn, wanted.name)
 
     return session_model
@@ -53,14 +54,14 @@ async def _switch(models: SessionModels, turn: Turn, name: str) -> str:
     """Writes the fact. Models that are shown the conversation in another form begin with a new window."""
     wanted = models.named(name)
     try:
-        before = await models.of(turn)
+        before: Model | None = await models.of(turn)
     except ModelError:
-        before = models.default
+        before = None
     if before is wanted:
         return f"{name} answers here already."
-    await turn.tape.append([make.event(SWITCHED, {"model": name, "before": before.name})])
+    await turn.tape.append([make.event(SWITCHED, {"model": name, "before": before.name if before else ""})])
     said = f"{name} answers here from now on, also after a restart."
-    if before.traits.short_prompt != wanted.traits.short_prompt:
+    if before and before.traits.short_prompt != wanted.traits.short_prompt:
         opened = await turn.tape.handoff(SESSION_MODEL, {"owner": "human", "model": name})
         said += f" A new window opens here (entry {opened.id}); ,resume takes up an earlier anchor."
     return f"{said} {wanted.traits.notice}" if wanted.traits.notice else said
