@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 
 class Role(StrEnum):
@@ -81,7 +81,21 @@ class Unparsed:
     reason: str
 
 
-ChannelEvent: TypeAlias = Inbound | Unparsed
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Somebody wants the running turn of a session to end. It overtakes what waits and is not itself kept."""
+
+    channel: str
+    chat: str
+    thread: str = ""
+
+    @property
+    def session(self) -> str:
+        """The session id."""
+        return ":".join(part for part in (self.channel, self.chat, self.thread) if part)
+
+
+ChannelEvent: TypeAlias = Inbound | Unparsed | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,7 @@ class Receipt:
 
 
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[None]]
-"""Returns when the event is durable; only then may it be acknowledged to the platform."""
+"""Returns when the event is durable; only then may it be acknowledged to the platform. A `Stop` is carried out at once."""
 
 
 class Channel(Protocol):
@@ -140,6 +154,73 @@ class Channel(Protocol):
     async def send(self, part: Part) -> Receipt:
         """Sends one part. Raises `DeliveryFailed`, `permanent` where another try is useless."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn has begun to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextShown:
+    """A piece of the model's text, as people may see it; the pieces of a step add up to its text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool runs now; `arguments` are shortened."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnded:
+    """A tool is done. `size`: characters of its result; `spilled`: it was too long and is kept aside whole."""
+
+    name: str
+    ok: bool
+    size: int
+    spilled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A model call is over; `calls` tool calls come next, or, where there are none, the end of the turn."""
+
+    step: int
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A turn is recorded: `answered`, `silent`, `failed` or `stopped`. What it says comes by `send`, right after."""
+
+    status: str
+
+
+Preview: TypeAlias = TurnStarted | TextShown | ToolStarted | ToolEnded | StepEnded | TurnEnded
+"""What a running turn shows while it works. Never a fact: `send` delivers the final text whatever became of these."""
+
+
+@runtime_checkable
+class Previews(Protocol):
+    """A channel that shows turns while they run. An optional power beside `Channel`."""
+
+    def preview(self, session: str, event: Preview) -> None:
+        """Takes note of the event and returns at once: it is called in the middle of the turn."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandInfo:
+    """A comma command as people type it, for completion: its name, what it does, and the names of its arguments."""
+
+    name: str
+    summary: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

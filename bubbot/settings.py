@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -254,6 +247,12 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
     level = ours.get("BUBBOT_LOG__LEVEL", "").lower()
     secrets = tuple(value for name, value in ours.items() if _SECRET_KEY.search(name.lower()))
     return level if level in get_args(get_args(Level)[0]) else "info", secrets
+
+
+def terminal_style() -> str:
+    """What the terminal wants by its environment: `dumb` (lines only), `plain` (no colours) or `colour`."""
+    dumb, plain = _variables().get("TERM", "dumb") == "dumb", _variables().get("NO_COLOR")
+    return "dumb" if dumb else "plain" if plain else "colour"
 
 
 _SECTIONS: Mapping[str, type[_Section]] = {

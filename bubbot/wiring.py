@@ -14,10 +14,11 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, Inbound, Role
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.channel import Channel, ChannelOptions, CommandInfo, Inbound, Role
+from bubbot.errors import BubbotError, ConfigError, ModelError
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
+from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home, WriterLock
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.model import Model, ModelOptions
@@ -29,6 +30,8 @@ from bubbot.runtime.calls import CallRunner, ToolSettings
 from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import Composer, ComposeSettings
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.models import SessionModels
+from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.recovery import recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
@@ -40,10 +43,11 @@ from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.tool import Tool, Toolbox
 from bubbot.tools.memory import memory_tools
+from bubbot.tools.model import model_tool
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
-from bubbot.turn import TurnResult
+from bubbot.turn import Turn, TurnResult
 from bubbot.views.outbox import Intent
 
 CONCURRENT_TURNS = 8
@@ -73,7 +77,10 @@ class Wrap:
 
 @dataclass
 class App:
-    """A bot with one channel, ready to run. `held` are merged intents not delivered yet, where `hold` was asked for."""
+    """A bot with one channel, ready to run. `models` has the model of each session, `model` is that of the deployment.
+
+    `held` are merged intents not delivered yet, where `hold` was asked for.
+    """
 
     store: TapeStore
     model: Model
@@ -83,6 +90,7 @@ class App:
     runtime: AppRuntime
     inbox: Inbox
     workspace: str
+    models: SessionModels
     held: list[Intent] = field(default_factory=list)
 
     def tape(self, session: str) -> TapeService:
@@ -134,16 +142,22 @@ async def open_app(
         workspace = await opened.workspace(str(home.path.resolve()))
         store = wrap.store(opened)
         model = wrap.model(choose_model(settings, home))
-        stack.push_async_callback(model.aclose)
-        channel = wrap.channel(_channel(STDIN, settings, home, channel_settings or {}))
+        models = SessionModels(model, lambda name: wrap.model(choose_model(settings, home, name)), _model_names)
+        stack.push_async_callback(models.aclose)
+        commands: list[CommandInfo] = []
+        given = {"commands": lambda: tuple(commands), **(channel_settings or {})}
+        channel = wrap.channel(_channel(STDIN, settings, home, given))
         group = await stack.enter_async_context(_task_group())
-        yield _assembled(settings, home, _Ports(store, model, channel, workspace), group, wrap, hold=hold)
+        ports = _Ports(store, models, channel, workspace)
+        app, toolbox = _assembled(settings, home, ports, group, wrap, hold=hold)
+        commands += _typed(toolbox)
+        yield app
 
 
 @dataclass(frozen=True, slots=True)
 class _Ports:
     store: TapeStore
-    model: Model
+    models: SessionModels
     channel: Channel
     workspace: str
 
@@ -168,8 +182,8 @@ def _first(error: BaseException) -> BaseException:
 
 def _assembled(
     settings: Settings, home: Home, ports: _Ports, group: asyncio.TaskGroup, wrap: Wrap, *, hold: bool
-) -> App:
-    channel, store = ports.channel, ports.store
+) -> tuple[App, Toolbox]:
+    channel, store, show = ports.channel, ports.store, PreviewSink({ports.channel.name: ports.channel})
     inbox = Inbox(_service(store, inbox_tape(channel.name)), new_id)
     deliverer = Deliverer(channel, Outbox(_service(store, outbox_tape(channel.name))), waits=())
     held: list[Intent] = []
@@ -181,14 +195,16 @@ def _assembled(
             await deliverer.deliver(intent)
 
     link = ChannelLink(channel.name, inbox.name, outbox_tape(channel.name), channel.parts, lambda _sender: Role.OWNER)
+    toolbox, loop = _loop(settings, home, ports.models, (inbox.name, link.outbox), wrap, show=show)
     deps = SessionDeps(
-        loop=_loop(settings, home, ports.model, (inbox.name, link.outbox), wrap),
+        loop=loop,
         now=now,
         new_id=new_id,
         zone=ZoneInfo(settings.bot.timezone),
         retention_days=settings.memory.retention_days,
         limit=asyncio.Semaphore(CONCURRENT_TURNS),
         deliver=deliver,
+        show=show,
     )
 
     def tape(session: str) -> TapeService:
@@ -196,14 +212,17 @@ def _assembled(
 
     runtime = AppRuntime({channel.name: link}, deps, tape, group)
     gate = InboundGate(inbox, runtime, deliverer.tell)
-    return App(store, ports.model, channel, gate, deliverer, runtime, inbox, ports.workspace, held)
+    model = ports.models.default
+    return App(store, model, channel, gate, deliverer, runtime, inbox, ports.workspace, ports.models, held), toolbox
 
 
-def _loop(settings: Settings, home: Home, model: Model, traces: Sequence[str], wrap: Wrap) -> AgentLoop:
+def _loop(
+    settings: Settings, home: Home, models: SessionModels, traces: Sequence[str], wrap: Wrap, *, show: Show
+) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
-        model,
+        models.of,
         ComposeSettings(settings.context.selector, prompt, settings.memory.retention_days, settings.memory.recent_days),
         lambda role: toolbox.specs(role),  # noqa: PLW0108 - the toolbox is made below
     )
@@ -212,6 +231,7 @@ def _loop(settings: Settings, home: Home, model: Model, traces: Sequence[str], w
             help_tool(lambda: tuple(toolbox)),
             *session_tools(),
             context_tool(composer),
+            model_tool(models),
             reset_tool(traces, lambda session, text: _export(home, session, text)),
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
@@ -219,11 +239,27 @@ def _loop(settings: Settings, home: Home, model: Model, traces: Sequence[str], w
             *wrap.tools,
         ]
     )
-    calls = CallRunner(toolbox, ToolSettings(settings.tools.timeout, settings.tools.result_limit))
+    calls = CallRunner(toolbox, ToolSettings(settings.tools.timeout, settings.tools.result_limit), show)
     commands = CommandRunner(toolbox, calls, time.monotonic)
     limits = RunnerSettings(settings.model.max_steps, settings.model.timeout)
-    runner = ModelRunner(composer, calls, limits, time.monotonic)
-    return AgentLoop(commands, runner, has_model=not isinstance(model, UnconfiguredModel))
+    runner = ModelRunner(composer, calls, limits, time.monotonic, show)
+
+    async def has_model(turn: Turn) -> bool:
+        try:
+            return not isinstance(await models.of(turn), UnconfiguredModel)
+        except ModelError:
+            return False
+
+    return toolbox, AgentLoop(commands, runner, has_model=has_model)
+
+
+def _typed(toolbox: Toolbox) -> list[CommandInfo]:
+    """The commands as people type them."""
+    return [
+        CommandInfo(name, one.summary.partition(". ")[0].rstrip("."), tuple(one.args.model_fields))
+        for one in toolbox
+        for name in one.commands or (one.name,)
+    ]
 
 
 def _export(home: Home, session: str, text: str) -> str:
@@ -236,9 +272,17 @@ def _export(home: Home, session: str, text: str) -> str:
     return str(path)
 
 
-def choose_model(settings: Settings, home: Home) -> Model:
-    """The configured model; where none is, the demonstration model if it is installed. Raises `ConfigError`."""
-    name = settings.model.name
+def _model_names() -> list[str]:
+    """The models there are; of a provider, the form of their names."""
+    return [name for name in plugins.names("bubbot.models") if name != "local" or local.available()]
+
+
+def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
+    """The model of this name, else the configured one; where none is, the demonstration model if it is installed.
+
+    Raises `ConfigError`.
+    """
+    name = name or settings.model.name
     if not name:
         if not local.available():
             return UnconfiguredModel()

@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.channel import Inbound, Outbound, Part, Receipt, Receive, Role, Sender
-from bubbot.errors import DeliveryFailed
+from bubbot.errors import ConfigError, DeliveryFailed
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.outbound import Deliverer
 from bubbot.inbox import Inbox, inbox_tape
@@ -23,6 +23,8 @@ from bubbot.runtime.calls import CallRunner, ToolSettings
 from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import Composer, ComposeSettings
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.models import SessionModels
+from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import ChannelLink, SessionDeps
@@ -32,10 +34,11 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.tool import Tool, Toolbox
 from bubbot.tools.memory import memory_tools
+from bubbot.tools.model import model_tool
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
-from bubbot.turn import TurnResult
+from bubbot.turn import Turn, TurnResult
 from tests.doubles import CountingIds, SteppingClock
 
 WAIT = 10.0
@@ -125,6 +128,11 @@ class KeptChannel:
         return [part.text for part in self.sent]
 
 
+def no_other(name: str) -> Model:
+    """For benches with one model."""
+    raise ConfigError(f"there is no model {name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a bench is made with, where a test needs something else than usual."""
@@ -137,6 +145,8 @@ class Options:
     at_once: int = 8
     waits: Sequence[float] = ()
     zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
+    show: Show = show_nothing
+    load: Callable[[str], Model] = no_other
 
 
 @dataclass
@@ -263,6 +273,7 @@ def _bench(
         retention_days=30,
         limit=asyncio.Semaphore(options.at_once),
         deliver=lambda _, intent: deliverer.deliver(intent),
+        show=options.show,
     )
     app = AppRuntime({channel.name: link}, deps, lambda session: session_service(service, session), group)
     gate = InboundGate(inbox, app, deliverer.tell)
@@ -270,7 +281,8 @@ def _bench(
 
 
 def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[str, str]) -> tuple[AgentLoop, Toolbox]:
-    composer = Composer(model, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role)))
+    models = SessionModels(model, options.load, lambda: ("scripted", "other"))
+    composer = Composer(models.of, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role)))
 
     def export(session: str, text: str) -> str:
         exported[session] = text
@@ -281,6 +293,7 @@ def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[
             help_tool(lambda: tuple(found)),
             *session_tools(),
             context_tool(composer),
+            model_tool(models),
             reset_tool(traces, export),
             *tape_tools(),
             *memory_tools(retention_days=30, recent_days=7),
@@ -288,10 +301,14 @@ def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[
             *options.tools,
         ]
     )
-    runner = CallRunner(found, options.calls)
+    runner = CallRunner(found, options.calls, options.show)
     commands = CommandRunner(found, runner, lambda: 0.0)
-    steps = ModelRunner(composer, runner, options.run, lambda: 0.0)
-    return AgentLoop(commands, steps, has_model=not isinstance(model, UnconfiguredModel)), found
+    steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show)
+
+    async def has_model(_: Turn) -> bool:
+        return not isinstance(model, UnconfiguredModel)
+
+    return AgentLoop(commands, steps, has_model=has_model), found
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import signal
 import sys
+from functools import partial
+from typing import Any
 
 from bubbot import texts
 from bubbot.cli.setup import Setup, session_id, setup
-from bubbot.wiring import open_app
+from bubbot.errors import ModelError
+from bubbot.settings import terminal_style
+from bubbot.wiring import App, open_app
+
+SIGNAL_CODE = 128
+"""What a shell adds to the number of the signal that ended a command."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,20 +27,61 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until the end of the input or `,quit`."""
-    asyncio.run(_chat(setup(args), session_id(args.session)))
-    return 0
+    """Runs until the end of the input or `,quit`; 143 and 129 where a signal or a hang-up ended a terminal."""
+    made, session, ended = setup(args), session_id(args.session), list[int]()
+    try:
+        asyncio.run(_chat(made, session, ended))
+    except (asyncio.CancelledError, OSError):
+        if not ended:
+            raise
+    if signal.SIGHUP in ended:  # what is left to write has nowhere to go
+        lost = os.open(os.devnull, os.O_WRONLY)
+        for number in (1, 2):
+            os.dup2(lost, number)
+    return SIGNAL_CODE + ended[0] if ended else 0
 
 
-async def _chat(made: Setup, session: str) -> None:
-    chat = session.partition(":")[2]
-    async with open_app(made.settings, made.home, channel_settings={"chat": chat}) as app:
+async def _chat(made: Setup, session: str, ended: list[int]) -> None:
+    given = _terminal(made)
+    if given:
+        _end_on_signals(ended)
+    async with open_app(made.settings, made.home, channel_settings={"chat": session.partition(":")[2], **given}) as app:
         # In a pipe standard output carries answers and nothing else.
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
-        if app.model.traits.notice:
-            print(app.model.traits.notice, file=aside, flush=True)
+        if notice := await _notice(app, session):
+            print(notice, file=aside, flush=True)
         left_open = await app.recover(session)
         if left_open:
             print(texts.taking_up(len(left_open)), file=aside, flush=True)
         await app.channel.run(app.gate.receive)
+        if given:  # what is still under way can be stopped, too
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, partial(app.runtime.stop, session))
         await app.runtime.idle()
+
+
+def _terminal(made: Setup) -> dict[str, Any]:
+    """The settings that choose the line editor; none where this is a pipe, or a terminal that can only print."""
+    style, kind = terminal_style(), made.settings.channels.get("stdin", {}).get("kind", "stdin")
+    if kind != "stdin" or style == "dumb" or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return {}
+    return {"kind": "terminal", "colour": style == "colour"}
+
+
+def _end_on_signals(ended: list[int]) -> None:
+    """A terminal is left as it was found, whatever ends the chat; the turn under way is taken up by the next one."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def end(number: int) -> None:
+        if task is not None and not ended:
+            ended.append(number)
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+
+
+async def _notice(app: App, session: str) -> str | None:
+    try:
+        return (await app.models.on(app.tape(session))).traits.notice
+    except ModelError as error:
+        return str(error)

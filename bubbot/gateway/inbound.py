@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bubbot.channel import ChannelEvent, Inbound, Outbound, Unparsed
+from bubbot.channel import ChannelEvent, Inbound, Outbound, Stop, Unparsed
 from bubbot.inbox import Inbox
 from bubbot.runtime.app import AppRuntime
 from bubbot.texts import unparsed
@@ -26,6 +26,9 @@ class InboundGate:
 
     async def receive(self, event: ChannelEvent) -> None:
         """Returns when the event is durable (see `Receive`)."""
+        if isinstance(event, Stop):
+            self._runtime.stop(event.session)
+            return
         if isinstance(event, Unparsed):
             await self._inbox.set_aside(event)
             await self._tell(Outbound(event.channel, event.chat, unparsed(event.reason)))

@@ -9,7 +9,8 @@ The script is a JSON file:
 The rule is the first whose `when` (a regular expression) is found in the last user message; the step is the
 number of assistant messages after it, the last step standing for all later ones. So the answer depends on the
 request alone, and a restarted process goes on where it was. Further keys of a step: `error` (`overflow`,
-`rate_limited`, `refused`, `unavailable`), `delay` in seconds, `finish`.
+`rate_limited`, `refused`, `unavailable`), `delay` before the answer and `pace` before each of its words, in
+seconds, `finish`.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class ScriptedModel:
             raise _ERRORS[step["error"]](step.get("message", f"scripted {step['error']}"))
         text = step.get("text", "").replace("{text}", asked)
         for word in re.findall(r"\S+\s*|\s+", text):
+            if step.get("pace"):
+                await asyncio.sleep(step["pace"])
             yield TextDelta(word)
         calls = tuple(
             ToolCall(call.get("id", f"call_{len(self.requests)}_{place}"), call["name"], _arguments(call))

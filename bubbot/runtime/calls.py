@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bubbot.channel import ToolEnded, ToolStarted
 from bubbot.errors import BubbotError, ModelError, ToolError, ToolFailed, ToolRetry
 from bubbot.model import ToolCall
+from bubbot.runtime.preview import Show, shortened, show_nothing
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import repeated_call
@@ -52,10 +54,11 @@ class Repeats:
 
 
 class CallRunner:
-    """Runs calls one after another: they may write to the same tape."""
+    """Runs calls one after another: they may write to the same tape. `show` is told of each."""
 
-    def __init__(self, toolbox: Toolbox, settings: ToolSettings) -> None:
+    def __init__(self, toolbox: Toolbox, settings: ToolSettings, show: Show = show_nothing) -> None:
         self._toolbox = toolbox
+        self._show = show
         self._settings = settings
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: Repeats) -> list[dict[str, Any]]:
@@ -81,7 +84,11 @@ class CallRunner:
             raise ModelError(repeated_call(call.name))
         if times == REPEAT_LIMIT:
             return f"this is the same call {times} times in a row; it was not run. Try another way.", True
-        return await self._one(turn, call)
+        self._show(turn.session, ToolStarted(clean(call.name), shortened(clean(call.arguments))))
+        output, failed = await self._one(turn, call)
+        size = len(clean(output))
+        self._show(turn.session, ToolEnded(clean(call.name), not failed, size, size > self._settings.result_limit))
+        return await self.shown(turn.tape, output), failed
 
     async def _one(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
         try:
@@ -90,11 +97,11 @@ class CallRunner:
                 raise ToolFailed(f"{tool.name} is not available here")
             output = await self.invoke(turn, tool, tool.parse(call.arguments))
         except (BubbotError, ToolRetry, ToolFailed) as error:
-            return await self.shown(turn.tape, str(error)), True
+            return str(error), True
         except Exception as error:  # the tool call: whatever a tool raises is its result
             log.info("a tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
-            return await self.shown(turn.tape, f"{call.name} failed: {type(error).__name__}: {error}"), True
-        return await self.shown(turn.tape, output if isinstance(output, str) else output.text), False
+            return f"{call.name} failed: {type(error).__name__}: {error}", True
+        return output if isinstance(output, str) else output.text, False
 
     async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | Rerun:
         """The tool's output. Raises what the tool raised, or `ToolError` when it ran out of time."""

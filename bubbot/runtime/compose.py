@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from bubbot.channel import Role
 from bubbot.memory import MemoryZone
-from bubbot.model import Model, ModelRequest, ToolSpec
+from bubbot.model import Model, ModelRequest, ModelTraits, ToolSpec
 from bubbot.runtime.prompt import PromptSettings, render
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
@@ -39,27 +39,34 @@ class ComposeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A request, the context it shows, the view that made it (as JSON) and the head it was read at."""
+    """A request, the model it is for, the context it shows, the view that made it (as JSON), the head it was read at."""
 
     request: ModelRequest
+    model: Model
     context: Context
     view: JsonObject
     head: int
 
 
 class Composer:
-    """Builds requests for one model. `specs` gives the tools a role may use, in a fixed order."""
+    """Builds requests. `models` gives the model of a turn's session, `specs` the tools of a role in a fixed order."""
 
-    def __init__(self, model: Model, settings: ComposeSettings, specs: Callable[[Role], tuple[ToolSpec, ...]]) -> None:
-        self.model = model
+    def __init__(
+        self,
+        models: Callable[[Turn], Awaitable[Model]],
+        settings: ComposeSettings,
+        specs: Callable[[Role], tuple[ToolSpec, ...]],
+    ) -> None:
+        self._models = models
         self._settings = settings
         self._specs = specs
 
     async def compose(self, turn: Turn) -> Composed:
         """What the model would be shown next. Reads; never writes."""
-        traits = self.model.traits
+        model = await self._models(turn)
+        traits = model.traits
         tools = self._specs(turn.role) if traits.tools else ()
-        system = await self._system(turn)
+        system = await self._system(turn, traits)
         selector = self._settings.selector
         if selector == "auto":
             selector = "compact" if traits.context_tokens else "window"
@@ -68,28 +75,26 @@ class Composer:
             first_assistant=traits.first_assistant,
             bootstrap=not traits.short_prompt,
         )
-        view = ContextView(selector, style, self._budget(system, tools))
+        view = ContextView(selector, style, _budget(traits.context_tokens, system, tools))
         context = await turn.tape.read(view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters)
-        return Composed(request, context, view.as_json(), await turn.tape.head())
+        return Composed(request, model, context, view.as_json(), await turn.tape.head())
 
-    async def _system(self, turn: Turn) -> str:
-        settings, short = self._settings, self.model.traits.short_prompt
+    async def _system(self, turn: Turn, traits: ModelTraits) -> str:
+        settings, short = self._settings, traits.short_prompt
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=settings.retention_days)
         snapshot, today = await zone.read(), zone.today()
         worth = snapshot.long_term or snapshot.dailies or not short
-        size = self.model.traits.context_tokens
+        size = traits.context_tokens
         limit = SECTION_LIMIT if size is None else min(SECTION_LIMIT, size * BYTES_PER_TOKEN // MEMORY_SHARE)
         memory = memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit) if worth else ""
         return render(settings.prompt, today=today, memory=memory, silent=SILENT_MARK, short=short)
 
-    def _budget(self, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
-        size = self.model.traits.context_tokens
-        if size is None:
-            return None
-        return max(
-            size - size // ANSWER_SHARE - estimate_tokens(system) - estimate_tokens(tools_text(tools)), size // 8
-        )
+
+def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
+    if size is None:
+        return None
+    return max(size - size // ANSWER_SHARE - estimate_tokens(system) - estimate_tokens(tools_text(tools)), size // 8)
 
 
 def tools_text(tools: tuple[ToolSpec, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bubbot.runtime.commands import CommandOutcome, CommandRunner
@@ -22,7 +23,9 @@ class LoopResult:
 class AgentLoop:
     """Runs a turn on its fork. `has_model`: whether a failed command has anywhere to fall through to."""
 
-    def __init__(self, commands: CommandRunner, runner: ModelRunner, *, has_model: bool) -> None:
+    def __init__(
+        self, commands: CommandRunner, runner: ModelRunner, *, has_model: Callable[[Turn], Awaitable[bool]]
+    ) -> None:
         self._commands = commands
         self._runner = runner
         self._has_model = has_model
@@ -36,7 +39,7 @@ class AgentLoop:
                 continue
             outcome = await self._commands.run(turn, accepted.inbound.text)
             await turn.write_handoffs()
-            if outcome.status == "error" and self._has_model:
+            if outcome.status == "error" and await self._has_model(turn):
                 await self._fall_through(turn, outcome)
                 ask_model = True
             else:

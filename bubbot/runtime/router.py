@@ -9,6 +9,7 @@ from bubbot.texts import EMPTY_ANSWER, SILENT_MARK
 
 COMMAND_PREFIX = ","
 
+THOUGHT_OPENS = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 
 

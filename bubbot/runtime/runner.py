@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bubbot.channel import StepEnded, TextShown
 from bubbot.errors import ModelError, ModelOverflow, ModelUnavailable
-from bubbot.model import ModelReply, ToolCall
+from bubbot.model import ModelReply, TextDelta, ToolCall
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import CallRunner, Repeats, clean
 from bubbot.runtime.compose import Composed, Composer, tools_text
+from bubbot.runtime.preview import Show, ShownText, show_nothing
 from bubbot.runtime.router import Answer, route_assistant
 from bubbot.tape import entry as make
 from bubbot.tape.blobs import digest_of
@@ -42,15 +44,21 @@ class _Kept:
 
 
 class ModelRunner:
-    """Runs the steps of turns. `elapsed` is a monotonic clock in seconds."""
+    """Runs the steps of turns. `elapsed` is a monotonic clock in seconds; `show` is told of text as it comes."""
 
     def __init__(
-        self, composer: Composer, calls: CallRunner, settings: RunnerSettings, elapsed: Callable[[], float]
+        self,
+        composer: Composer,
+        calls: CallRunner,
+        settings: RunnerSettings,
+        elapsed: Callable[[], float],
+        show: Show = show_nothing,
     ) -> None:
         self._composer = composer
         self._calls = calls
         self._settings = settings
         self._elapsed = elapsed
+        self._show = show
 
     async def run(self, turn: Turn) -> Answer:
         """The answer. Raises a `ModelError` where there is none: overflow twice, step limit, repeated call, failure."""
@@ -61,7 +69,7 @@ class ModelRunner:
             facts = self._facts(composed, kept, step)
             started = self._elapsed()
             try:
-                reply = await self._ask(composed)
+                reply = await self._ask(turn, composed)
             except ModelError as error:
                 facts |= {"elapsed_ms": self._since(started), "error": clean(str(error))}
                 again = isinstance(error, ModelOverflow) and not overflowed
@@ -73,25 +81,34 @@ class ModelRunner:
                 await overflow_handoff(turn, error)
                 continue
             facts |= _outcome(reply) | {"elapsed_ms": self._since(started)}
+            self._show(turn.session, StepEnded(step, len(reply.calls)))
             if not reply.calls:
                 return await self._finish(turn, reply, facts)
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelError(step_limit(self._settings.max_steps))
 
-    async def _ask(self, composed: Composed) -> ModelReply:
-        reply: ModelReply | None = None
+    async def _ask(self, turn: Turn, composed: Composed) -> ModelReply:
+        model, reply, seen, shown = composed.model, None, "", ShownText()
         try:
             async with asyncio.timeout(self._settings.timeout):
-                async for item in self._composer.model.stream(composed.request):
-                    if isinstance(item, ModelReply):
+                async for item in model.stream(composed.request):
+                    if isinstance(item, TextDelta):
+                        seen += item.text
+                        self._say(turn, shown.feed(item.text))
+                    elif isinstance(item, ModelReply):
                         reply = item
         except TimeoutError:
-            raise ModelUnavailable(
-                f"{self._composer.model.name} gave no answer within {self._settings.timeout:g} seconds"
-            ) from None
+            raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
         if reply is None:
-            raise ModelUnavailable(f"{self._composer.model.name} ended without an answer")
+            raise ModelUnavailable(f"{model.name} ended without an answer")
+        if reply.text.startswith(seen):  # a model need not stream all of its text, or any
+            self._say(turn, shown.feed(reply.text[len(seen) :]))
+        self._say(turn, shown.rest())
         return reply
+
+    def _say(self, turn: Turn, text: str) -> None:
+        if text:
+            self._show(turn.session, TextShown(clean(text)))
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> Answer:
         """The last step: written by the merge alone."""
@@ -131,7 +148,7 @@ class ModelRunner:
         """Everything needed to rebuild the request byte for byte."""
         return {
             "step": step,
-            "model": self._composer.model.name,
+            "model": composed.model.name,
             "view": composed.view,
             "head": composed.head,
             "shown": [list(span) for span in spans_of(composed.context.ids)],

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from bubbot.channel import Outbound, Part, Role, Sender
+from bubbot.channel import Outbound, Part, Role, Sender, TurnEnded, TurnStarted
 from bubbot.errors import BubbotError, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
@@ -18,6 +18,7 @@ from bubbot.memory import MemoryZone
 from bubbot.outbox import intent
 from bubbot.runtime.calls import clean
 from bubbot.runtime.loop import AgentLoop, LoopResult
+from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.router import is_command
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -49,7 +50,7 @@ class ChannelLink:
 
 @dataclass(frozen=True, slots=True)
 class SessionDeps:
-    """What every session shares. `deliver` is told of each merged intent."""
+    """What every session shares. `deliver` is told of each merged intent, `show` of what a turn shows meanwhile."""
 
     loop: AgentLoop
     now: Clock
@@ -58,6 +59,7 @@ class SessionDeps:
     retention_days: int
     limit: asyncio.Semaphore
     deliver: Callable[[str, Intent], Awaitable[None]]
+    show: Show = show_nothing
 
 
 @dataclass
@@ -75,6 +77,7 @@ class SessionRuntime:
         self._deps = deps
         self._waiting: deque[_Waiting] = deque()
         self._running: asyncio.Task[LoopResult] | None = None
+        self._stop_asked = False
         self._started = False
 
     def submit(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
@@ -84,8 +87,12 @@ class SessionRuntime:
         return waiting.result
 
     def stop(self) -> bool:
-        """Stops the running turn, if there is one; what it did stays a fact."""
-        return self._running is not None and self._running.cancel()
+        """Stops the turn under way, if there is one; what it did stays a fact. One that is just being opened is
+        stopped as soon as it is open."""
+        if self._running is not None:
+            return self._running.cancel()
+        self._stop_asked = bool(self._waiting)
+        return self._stop_asked
 
     async def drain(self) -> None:
         """Runs turns until nothing waits."""
@@ -94,11 +101,13 @@ class SessionRuntime:
             async with self._deps.limit:
                 result = await self._turn([waiting.accepted])
             self._waiting.popleft()
+            self._stop_asked = False
             if not waiting.result.done():
                 waiting.result.set_result(result)
 
     async def _turn(self, batch: Sequence[Accepted]) -> TurnResult:
         turn = await self._begin(batch)
+        self._deps.show(turn.session, TurnStarted())
         with bind(session=turn.session, turn=turn.id):
             if max(one.attempts for one in batch) >= ATTEMPTS:
                 await turn.tape.append([make.error("interrupted", GAVE_UP)])
@@ -183,6 +192,8 @@ class SessionRuntime:
         Cancelled from outside (the process is ending), the fork stays open and the next start takes it up.
         """
         self._running = asyncio.ensure_future(self._deps.loop.run(turn))
+        if self._stop_asked:
+            self._running.cancel()
         try:
             return await self._running
         except asyncio.CancelledError:
@@ -214,6 +225,7 @@ class SessionRuntime:
             parts = tuple(self._link.parts(out))
             fork.stage(self._link.outbox, [intent(self._tape.session, turn.id, parts)])
         merged = await fork.merge()
+        self._deps.show(turn.session, TurnEnded(result.status))
         for entry in merged.staged.get(self._link.outbox, ()):
             await self._deps.deliver(self._link.name, intent_from(entry.id, entry.payload["data"]))
         return TurnResult(turn.id, result.status, result.text, merged.delta)

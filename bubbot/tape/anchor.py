@@ -11,6 +11,7 @@ from bubbot.tape.entry import EMPTY, JsonObject, Kind, TapeEntry
 SESSION_START = "session/start"
 SESSION_NEW = "session/new"
 SESSION_RESUME = "session/resume"
+SESSION_MODEL = "session/model"
 OVERFLOW_HANDOFF = "auto_handoff/context_overflow"
 MEMORY_OPEN = "memory/open"
 MEMORY_SEAL = "memory/seal"

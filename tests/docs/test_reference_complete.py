@@ -22,6 +22,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool
 from bubbot.tools.memory import memory_tools
+from bubbot.tools.model import model_tool
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
@@ -114,6 +115,7 @@ def _tools() -> list[Tool]:
         help_tool(tuple),
         *session_tools(),
         context_tool(unused),
+        model_tool(unused),
         reset_tool((), unused),
         *tape_tools(),
         *memory_tools(retention_days=30, recent_days=7),

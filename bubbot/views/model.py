@@ -1,0 +1,26 @@
+"""Which model a session was switched to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bubbot.tape.entry import Kind
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.view import Found
+
+SWITCHED = "model/switched"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoiceView:
+    """The name of the model that the session was switched to last; empty where it never was."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest switch, through the name index."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SWITCHED,), newest=True, limit=1),)
+
+    def fold(self, found: Found) -> str:
+        """The name."""
+        return str(found[0][0].payload["data"]["model"]) if found[0] else ""

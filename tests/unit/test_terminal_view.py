@@ -1,0 +1,93 @@
+"""How the terminal shows things, without a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from bubbot.channel import CommandInfo, ToolEnded
+from channels.terminal_view import WIDEST, CommandCompleter, harmless, markdown, rows, tool_line
+
+COMMANDS = (
+    CommandInfo("tape.search", "Searches everything", ("query", "kinds", "limit")),
+    CommandInfo("tape.info", "Tells how large the tape is"),
+    CommandInfo("help", "Lists the commands", ("command",)),
+)
+
+
+def completed(text: str) -> list[str]:
+    """What the text may become."""
+    completer = CommandCompleter(lambda: COMMANDS)
+    found = completer.get_completions(Document(text), CompleteEvent())
+    return [text[: len(text) + one.start_position] + one.text for one in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n\ttext", "plain\n\ttext"),
+        ("a\x1b[31mb\x07\x00", "a\ufffd[31mb\ufffd\ufffd"),
+        ("\x9b2J\x85", "\ufffd2J\ufffd"),
+        ("one\r\ntwo\rthree", "one\ntwo\ufffdthree"),
+        ("\u202eevil\u2066", "\ufffdevil\ufffd"),
+        ("10\u202f000\u00a0€", "10\u202f000\u00a0€"),
+        ("\U0001f469\u200d\U0001f52c می\u200cخواهم", "\U0001f469\u200d\U0001f52c می\u200cخواهم"),
+        ("\ud800", "\ufffd"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_replaced(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+def test_markdown_keeps_line_breaks_and_cannot_carry_escape_sequences() -> None:
+    shown = markdown("one\ntwo\x1b]0;x\x07\n\n[a](http://x.test)", width=80, colour=False)
+    assert shown.splitlines() == ["one", "two\ufffd]0;x\ufffd", "", "a (http://x.test)"]
+
+
+def test_markdown_without_colours_has_no_escape_sequences_and_no_padding() -> None:
+    shown = markdown(
+        "# A\n\n**b** `c`\n\n```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |", width=40, colour=False
+    )
+    assert "\x1b" not in shown
+    assert [line for line in shown.splitlines() if line.endswith(" ")] == []
+
+
+@pytest.mark.parametrize("width", [1, 20, 79, 500])
+def test_markdown_is_no_wider_than_the_window_or_what_is_good_to_read(width: int) -> None:
+    shown = markdown("word " * 200, width=width, colour=False)
+    assert max(map(len, shown.splitlines())) <= max(20, min(width, WIDEST))
+
+
+def test_the_rows_of_a_text_being_written_are_its_last_and_none_is_too_wide() -> None:
+    assert rows("abcdef\nghi", 4, 9) == ["abcd", "ef", "ghi"]
+    assert rows("abcdef\nghi", 4, 2) == ["ef", "ghi"]
+    assert rows("日本語", 4, 9) == ["日本", "語"]
+    assert rows("", 4, 9) == [""]
+    assert len(rows("x" * 100_000, 10, 3)) == 3
+
+
+def test_a_tool_call_is_one_line() -> None:
+    ended = ToolEnded("tape_search", ok=True, size=20_000, spilled=True)
+    assert (
+        tool_line('{"query": "a\nb"}', ended) == '· tape_search {"query": "a b"} → 20000 characters, kept aside whole'
+    )
+    assert tool_line("{}", ToolEnded("odd", ok=False, size=3, spilled=False)) == "· odd {} → failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (",", [",help", ",tape.info", ",tape.search"]),
+        (",tape.s", [",tape.search"]),
+        ("tape.s", []),
+        ("hello ,ta", []),
+        (",tape.search ", [",tape.search query=", ",tape.search kinds=", ",tape.search limit="]),
+        (",tape.search sun limit=3 k", [",tape.search sun limit=3 kinds="]),
+        (",tape.search kinds=", []),
+        (",help ta", [",help tape.info", ",help tape.search"]),
+        (",nothing x", []),
+    ],
+)
+def test_commands_and_arguments_are_completed(text: str, found: list[str]) -> None:
+    assert completed(text) == found
