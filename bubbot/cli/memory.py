@@ -83,6 +83,7 @@ async def _opened(made: Setup, wanted: str, *, write: bool = False, new: bool = 
             if not new:
                 raise
             session = session_named(wanted)
+            await no_open_turn(store, session_tape(workspace, session), session)
             tape = service(store, session_tape(workspace, session), session)
             await tape.ensure_bootstrap_anchor()
         else:

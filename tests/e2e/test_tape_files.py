@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from bubbot.home import Home
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import ForkRecord
+from bubbot.wiring import open_tapes
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run, said
@@ -203,3 +208,19 @@ def test_search_finds_what_the_tool_finds(home: Path) -> None:
         assert (done.returncode, done.stdout) == (1, b'Nothing found for "colour".\n')
     for wrong in (["--kinds", "mesage"], ["--since", "soon"], ["--limit", "0"]):
         assert run(home, "tape", "search", "default", "colour", *wrong).returncode == 2
+
+
+async def _leave_a_turn_open(home: Path, session: str) -> None:
+    """What a process leaves that dies in the first turn of a session."""
+    async with open_tapes(Home(home), write=True) as (store, workspace):
+        await store.open_fork(ForkRecord("f", session_tape(workspace, session), 0, ()))
+
+
+def test_a_session_with_an_unfinished_turn_is_not_written_to(home: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "a.jsonl", tmp_path / "other"
+    fine(home, "tape", "export", "default", str(file))
+    asyncio.run(_leave_a_turn_open(other, "stdin:work"))
+    done = run(other, "tape", "import", str(file), "--session", "work")
+    assert (done.returncode, "has an unfinished turn" in sentence(done)) == (2, True)
+    done = run(other, "memory", "save", "work", "x")
+    assert (done.returncode, "has an unfinished turn" in sentence(done)) == (2, True)
