@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.channel import Role, Sender
 from bubbot.memory import MemoryZone
-from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec
+from bubbot.model import Model, ModelEvent, ModelRequest, ModelTraits, ToolSpec
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import Composed, Composer, ComposeSettings, rebuilt, tools_from, tools_text
 from bubbot.runtime.prompt import PromptSettings
@@ -35,8 +35,10 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
 
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> Composed:
-    composer = Composer(ScriptedModel(traits=traits), ComposeSettings(**settings), lambda _: SPECS)
-    return await composer.compose(turn)
+    async def model(_: Turn) -> Model:
+        return ScriptedModel(traits=traits)
+
+    return await Composer(model, ComposeSettings(**settings), lambda _: SPECS).compose(turn)
 
 
 async def system(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> str:
