@@ -30,6 +30,7 @@ async def _chat(made: Setup, session: str) -> None:
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
         if app.model.traits.notice:
             print(app.model.traits.notice, file=aside, flush=True)
+        app.warm()
         left_open = await app.recover(session)
         if left_open:
             print(texts.taking_up(len(left_open)), file=aside, flush=True)
