@@ -120,11 +120,10 @@ class LitellmModel:
                 self._tell("model.retry", error, seconds=f"{wait:.2f}")
             await self._sleep(wait)
 
-    def _wait(self, error: ModelError, attempt: int) -> float | None:
+    def _wait(self, error: ModelUnavailable | ModelRateLimited, attempt: int) -> float | None:
         """Seconds until the next try: what the provider asks, else twice as long each time, give or take a quarter."""
-        asked = getattr(error, "retry_after", None)
-        if asked is not None:
-            return asked if asked <= LONGEST_WAIT else None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= LONGEST_WAIT else None
         return float(min(LONGEST_WAIT, self._limits.retry_wait * 2**attempt * (0.75 + self._chance() / 2)))
 
     async def _once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -135,6 +134,8 @@ class LitellmModel:
         late = f"{target} sent nothing for {limits.first_token:g} seconds"
         silent = f"{target} fell silent for {limits.idle:g} seconds in the middle of its answer"
         chunks = await self._within(first - loop.time(), late, target, self._asked(target, request))
+        if chunks is None:  # what litellm returns after a 422 that came twice
+            raise ModelRefused(f"{target} refused the request: it calls it unprocessable")
         try:
             begun = False
             while True:

@@ -104,7 +104,7 @@ def translated(error: BaseException, model: str, redact: Callable[[str], str]) -
         case "refused":
             return ModelRefused(f"{model} refused the request: {words}")
         case _:
-            return ModelUnavailable(f"{model} could not be reached or failed: {words}")
+            return ModelUnavailable(f"{model} could not be reached or failed: {words}", retry_after=retry_after(chain))
 
 
 def retry_after(chain: tuple[BaseException, ...]) -> float | None:

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # noqa: TID251 - written, not read; see above
 os.environ["LITELLM_MODE"] = "PRODUCTION"  # noqa: TID251
 os.environ["LITELLM_DISABLE_BUG_REPORT_LINK"] = "true"  # noqa: TID251
+
+# Said while its types are built and its answers copied; nobody who runs a bot can do anything about them.
+for _words in ("Item '.*' on TypedDict class", "Pydantic serializer warnings"):
+    warnings.filterwarnings("ignore", _words, UserWarning)
 
 import litellm
 
