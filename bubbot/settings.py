@@ -24,7 +24,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
-from bubbot.settings_model import ModelSettings, Section
+from bubbot.settings_model import ModelSettings as ModelSettings
+from bubbot.settings_model import Section
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
     DAY,
@@ -157,7 +158,7 @@ class Setting:
     section: str
     key: str
     type: str
-    default: str | int | float | tuple[str, ...] | None
+    default: str | int | float | list[str] | None
     description: str
 
 
@@ -165,7 +166,8 @@ def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
     for section, model in _SECTIONS.items():
         for key, field in model.model_fields.items():
-            yield Setting(section, key, wanted(field).removeprefix("a "), field.default, field.description or "")
+            default = list(field.default) if isinstance(field.default, tuple) else field.default
+            yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
     yield Setting("channels.<name>", "kind", "text", None, "The adapter; where it is not set, the name.")
 
 

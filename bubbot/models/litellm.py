@@ -43,6 +43,7 @@ class Limits:
     retries: int = 3
     retry_wait: float = 1.0
 
+
 _LIMITS = {
     "connect_timeout": "connect",
     "first_token_timeout": "first_token",

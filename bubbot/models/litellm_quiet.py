@@ -20,7 +20,7 @@ os.environ["LITELLM_DISABLE_BUG_REPORT_LINK"] = "true"  # noqa: TID251
 for _words in ("Item '.*' on TypedDict class", "Pydantic serializer warnings"):
     warnings.filterwarnings("ignore", _words, UserWarning)
 
-import litellm
+import litellm  # noqa: E402 - see above
 
 __all__ = ["litellm"]
 

@@ -189,18 +189,11 @@ def message(role: str, content: str | Sequence[JsonObject], **meta: Any) -> Tape
     return TapeEntry(Kind.MESSAGE, {"role": role, "content": content}, meta)
 
 
-def tool_call(
-    calls: Sequence[JsonObject], *, text: str = "", replay: JsonObject | None = None, **meta: Any
-) -> TapeEntry:
-    """What a model asked for: `calls` are OpenAI-style `{"id","type","function":{"name","arguments"}}`.
-
-    `replay` is reasoning that its provider wants back.
-    """
+def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> TapeEntry:
+    """What a model asked for: `calls` are OpenAI-style `{"id","type","function":{"name","arguments"}}`."""
     payload: dict[str, Any] = {"calls": list(calls)}
     if text:
         payload["content"] = text
-    if replay:
-        payload["replay"] = replay
     return TapeEntry(Kind.TOOL_CALL, payload, meta)
 
 

@@ -39,7 +39,8 @@ async def asking(judge: LLMock, name: str, **settings: Any) -> AsyncIterator[Lit
 async def asked(judge: LLMock, name: str, *tools: ToolSpec, **settings: Any) -> ModelReply:
     request = ModelRequest("Be brief.", ({"role": "user", "content": "What is the weather in Paris?"},), tools)
     async with asyncio.timeout(15), asking(judge, name, **settings) as model:
-        return [event async for event in model.stream(request) if isinstance(event, ModelReply)][0]
+        [reply] = [event async for event in model.stream(request) if isinstance(event, ModelReply)]
+        return reply
 
 
 @NAMES
@@ -113,5 +114,5 @@ async def test_it_does_not_take_a_broken_stream_for_an_answer(llmock: LLMock, na
 @NAMES
 async def test_it_does_not_sit_through_silence(llmock: LLMock, name: str) -> None:
     llmock.reply("one two three four five six seven eight").stall(after_chunks=4, seconds=5)
-    with pytest.raises(ModelUnavailable, match="silent|nothing"):
+    with pytest.raises(ModelUnavailable, match=r"silent|nothing"):
         await asked(llmock, name, idle_timeout=0.3, first_token_timeout=0.6, retries=0)

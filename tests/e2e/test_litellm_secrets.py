@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -53,8 +54,6 @@ def test_the_search_finds_what_it_is_meant_to_find(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_a_run_with_every_kind_of_failure_shows_no_key(tmp_path: Path) -> None:
-    import asyncio
-
     home = tmp_path / "home"
     home.mkdir()
     echoed = f"Incorrect API key provided: {IN_CONFIG}, {quote(IN_CONFIG, safe='')}, {IN_ENVIRONMENT}"

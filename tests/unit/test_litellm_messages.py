@@ -56,7 +56,7 @@ def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> No
     made = reply(
         chunk(reasoning_content="so"), chunk(calls=[(0, "a", "f", "{}")]), finish="tool_calls", model="deepseek/r"
     )
-    said = {"role": "assistant", "content": "", "tool_calls": [], "replay": made.replay, "surplus": 1}
+    said: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [], "replay": made.replay, "surplus": 1}
     request = ModelRequest("", (said,))
     assert messages_for(request, "deepseek") == [
         {"role": "assistant", "content": "", "tool_calls": [], "reasoning_content": "so"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.models.litellm_sizes import known_size, traits
 from bubbot.models.litellm_quiet import litellm
+from bubbot.models.litellm_sizes import known_size, traits
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5", "gemini/gemini-2.5-pro"])
