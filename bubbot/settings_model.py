@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bubbot.settings_values import DAY, Address, Name, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
+from bubbot.settings_values import DAY, Address, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
 
 
 class Section(BaseModel):
@@ -16,7 +16,7 @@ class Section(BaseModel):
 class ModelSettings(Section):
     """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
 
-    name: Name = Field(
+    name: str = Field(
         default="", description="The model, `provider/model`; empty for the demonstration model, where it is installed."
     )
     fallback: Names = Field(

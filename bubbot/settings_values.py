@@ -71,7 +71,7 @@ Address = Annotated[
     BeforeValidator(_blank_is_unset),
 ]
 Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Zone = Annotated[str, AfterValidator(_zone)]
 Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
