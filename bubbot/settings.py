@@ -166,8 +166,7 @@ def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
     for section, model in _SECTIONS.items():
         for key, field in model.model_fields.items():
-            default = list(field.default) if isinstance(field.default, tuple) else field.default
-            yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
+            yield Setting(section, key, wanted(field).removeprefix("a "), field.default, field.description or "")
     yield Setting("channels.<name>", "kind", "text", None, "The adapter; where it is not set, the name.")
 
 

@@ -20,7 +20,7 @@ class ModelSettings(Section):
         default="", description="The model, `provider/model`; empty for the demonstration model, where it is installed."
     )
     fallback: Names = Field(
-        default=(), description="Models to ask, in this order, where the first is not there or wants fewer requests."
+        default=[], description="Models to ask, in this order, where the first is not there or wants fewer requests."
     )
     script: OptionalPath = Field(default=None, description="The replies of the model `scripted`.")
     api_base: Address = Field(

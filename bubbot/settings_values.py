@@ -29,7 +29,7 @@ def _blank_is_unset(value: object) -> object:
 
 
 def _split(value: object) -> object:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _lower(value: object) -> object:
@@ -71,7 +71,7 @@ Address = Annotated[
     BeforeValidator(_blank_is_unset),
 ]
 Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Names = Annotated[list[str], BeforeValidator(_split)]
 Zone = Annotated[str, AfterValidator(_zone)]
 Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
@@ -82,7 +82,7 @@ def wanted(field: FieldInfo) -> str:
     options = get_args(field.annotation)
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(options)}"
-    if get_origin(field.annotation) is tuple:
+    if get_origin(field.annotation) is list:
         return "a list of texts"
     words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))
     for mark in field.metadata:
