@@ -143,9 +143,16 @@ class ModelRefused(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The provider or the local model's process is not reachable, crashed, or fell silent."""
+    """The provider or the local model's process is not reachable, crashed, or fell silent.
+
+    `retry_after`: the seconds it asks to wait, where it says so.
+    """
 
     kind = "model_unavailable"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ModelUnconfigured(ModelError):

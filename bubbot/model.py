@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from bubbot.tape.entry import JsonObject, thaw
 
@@ -99,7 +99,11 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The end of a stream: the whole answer. `response_id` is the provider's own name for it."""
+    """The end of a stream: the whole answer. `response_id` is the provider's own name for it.
+
+    `replay` comes back as the key `replay` of the assistant message that asks for these `calls`: reasoning that the
+    provider wants to see again with their results. A model takes what it knows of it and ignores the rest.
+    """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -108,6 +112,7 @@ class ModelReply:
     model: str = ""
     response_id: str | None = None
     reasoning: str | None = None
+    replay: JsonObject | None = None
 
 
 ModelEvent: TypeAlias = TextDelta | ModelReply
@@ -145,4 +150,4 @@ class ModelOptions:
 
     name: str
     home: Path
-    settings: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)

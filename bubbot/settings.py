@@ -14,21 +14,26 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
+from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
+from bubbot.settings_model import Section
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
     DAY,
-    Address,
     Language,
     Level,
     Name,
     Number,
     OptionalPath,
-    Secret,
     Whole,
     Zone,
     wanted,
@@ -42,11 +47,7 @@ PERSONA_LIMIT = 256_000
 _SECRET_KEY = re.compile(r"(^|_)(token|secret|password|key)$")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class BotSettings(_Section):
+class BotSettings(Section):
     """`[bot]`: who the bot is."""
 
     name: Name = Field(default="bubbot", description="What the bot is called.")
@@ -71,35 +72,13 @@ class BotSettings(_Section):
         return read_text(self.persona_file, PERSONA_LIMIT, "[bot] persona_file").strip()
 
 
-class ModelSettings(_Section):
-    """`[model]`: which model answers, and its limits. The last four are for the model `local` alone."""
-
-    name: str = Field(default="", description="The model; empty for the demonstration model, where it is installed.")
-    script: OptionalPath = Field(default=None, description="The replies of the model `scripted`.")
-    api_base: Address = Field(
-        default=None, description="The web address of the provider, where it is not the usual one."
-    )
-    api_key: Secret = Field(default=None, description="The key of the provider.")
-    timeout: Number = Field(default=600.0, gt=0, le=DAY, description="Seconds one whole model call may take.")
-    max_steps: Whole = Field(default=20, ge=1, le=1000, description="Model calls one turn may take.")
-    threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
-    context_tokens: Whole = Field(default=2048, ge=256, le=8192, description="Tokens the model `local` reads at once.")
-    max_tokens: Whole = Field(default=256, ge=1, le=8192, description="Tokens of one answer of the model `local`.")
-    idle_timeout: Number = Field(
-        default=60.0,
-        ge=0.1,
-        le=DAY,
-        description="Seconds without a sign of life after which the model `local` is ended.",
-    )
-
-
-class ContextSettings(_Section):
+class ContextSettings(Section):
     """`[context]`: what of the tape the model sees."""
 
     selector: Name = Field(default="auto", description="The strategy that picks the entries the model sees.")
 
 
-class MemorySettings(_Section):
+class MemorySettings(Section):
     """`[memory]`: how long remembered things stay."""
 
     retention_days: Whole = Field(
@@ -108,7 +87,7 @@ class MemorySettings(_Section):
     recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
 
 
-class ToolSettings(_Section):
+class ToolSettings(Section):
     """`[tools]`: limits of every tool."""
 
     timeout: Number = Field(default=60.0, gt=0, le=DAY, description="Seconds one tool may run.")
@@ -120,7 +99,7 @@ class ToolSettings(_Section):
     )
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """`[log]`: what the operator reads on stderr."""
 
     level: Level = Field(default="info", description="The least level that is logged.")
@@ -179,7 +158,7 @@ class Setting:
     section: str
     key: str
     type: str
-    default: str | int | float | None
+    default: str | int | float | list[str] | None
     description: str
 
 
@@ -238,6 +217,11 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
     return settings
 
 
+def environment_secrets() -> tuple[str, ...]:
+    """The values of all variables that are named like a secret: providers' keys are taken from there by litellm."""
+    return tuple(value for name, value in _variables().items() if value and _SECRET_KEY.search(name.lower()))
+
+
 def logging_environment() -> tuple[str, tuple[str, ...]]:
     """The level of `BUBBOT_LOG__LEVEL` ("info" where it is none) and the secrets among the variables of bubbot.
 
@@ -255,10 +239,10 @@ def terminal_style() -> str:
     return "dumb" if dumb else "plain" if plain else "colour"
 
 
-_SECTIONS: Mapping[str, type[_Section]] = {
+_SECTIONS: Mapping[str, type[Section]] = {
     name: field.annotation
     for name, field in Settings.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, _Section)
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
 _TABLES = (*_SECTIONS, "channels")
 # What people write with one underscore for two: it would be ignored without a word.

@@ -28,6 +28,10 @@ def _blank_is_unset(value: object) -> object:
     return None if value == "" else value
 
 
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -57,6 +61,7 @@ def _like(pattern: str, wanted: str) -> AfterValidator:
 
 
 Whole = Annotated[int, BeforeValidator(_no_bool)]
+OptionalWhole = Annotated[int | None, BeforeValidator(_no_bool), BeforeValidator(_blank_is_unset)]
 Number = Annotated[float, BeforeValidator(_no_bool)]
 OptionalPath = Annotated[Path | None, BeforeValidator(_blank_is_unset)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
@@ -66,6 +71,7 @@ Address = Annotated[
     BeforeValidator(_blank_is_unset),
 ]
 Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
+Names = Annotated[list[str], BeforeValidator(_split)]
 Zone = Annotated[str, AfterValidator(_zone)]
 Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
@@ -76,6 +82,8 @@ def wanted(field: FieldInfo) -> str:
     options = get_args(field.annotation)
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(options)}"
+    if get_origin(field.annotation) is list:
+        return "a list of texts"
     words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))
     for mark in field.metadata:
         match mark:

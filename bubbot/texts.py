@@ -4,7 +4,7 @@ from __future__ import annotations
 
 NO_MODEL = (
     "No model is configured, so I cannot answer in my own words. Every command works (,help lists them). "
-    'To give me a model, put [model] name = "…" into config.toml, or install the demonstration model.'
+    'To give me a model, put [model] name = "provider/model" into config.toml, or install the demonstration model.'
 )
 STOPPED = "Stopped."
 SILENT_MARK = "[SILENT]"

@@ -6,9 +6,10 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
@@ -22,7 +23,8 @@ from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home, WriterLock
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.model import Model, ModelOptions
-from bubbot.models import local
+from bubbot.models import litellm_sizes, local
+from bubbot.models.lazy import LazyModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.runtime.app import AppRuntime
@@ -53,6 +55,8 @@ from bubbot.views.outbox import Intent
 CONCURRENT_TURNS = 8
 """Turns of different sessions at once."""
 STDIN = "stdin"
+LITELLM = "litellm"
+"""The model plugin for every `provider/model` that is no plugin itself."""
 
 
 def now() -> datetime:
@@ -92,6 +96,13 @@ class App:
     workspace: str
     models: SessionModels
     held: list[Intent] = field(default_factory=list)
+
+    async def warm(self, session: str) -> None:
+        """Begins to load the session's model in the background, where loading takes long."""
+        with suppress(ModelError):  # whoever asks it is told
+            model = await self.models.on(self.tape(session))
+            if isinstance(model, LazyModel):
+                model.warm()
 
     def tape(self, session: str) -> TapeService:
         """The tape of a session."""
@@ -274,7 +285,8 @@ def _export(home: Home, session: str, text: str) -> str:
 
 def _model_names() -> list[str]:
     """The models there are; of a provider, the form of their names."""
-    return [name for name in plugins.names("bubbot.models") if name != "local" or local.available()]
+    known = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
+    return list((known | {LITELLM: "provider/model"}).values())
 
 
 def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
@@ -288,15 +300,29 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
             return UnconfiguredModel()
         name = "local"
     provider, known = name.partition("/")[0], plugins.names("bubbot.models")
-    if provider not in known:
+    values = _model_values(settings)
+    options = ModelOptions(name, home.path, values)
+    if provider in known and provider != LITELLM:
+        model: Model = plugins.load("bubbot.models", provider)(options)
+        return model
+    if not name.partition("/")[2]:
+        ours = ", ".join(sorted({*known} - {LITELLM}))
         raise ConfigError(
-            f"[model] name is {name!r}; this version of bubbot can run {' and '.join(known)}. "
+            f"[model] name is {name!r}; it has to be 'provider/model', such as 'openai/gpt-4o', or one of {ours}. "
             "Leave it out for the demonstration model"
         )
-    values = settings.model.model_dump(include={"threads", "context_tokens", "max_tokens", "idle_timeout", "script"})
-    values["script"] = str(values["script"]) if values["script"] else None
-    model: Model = plugins.load("bubbot.models", provider)(ModelOptions(name, home.path, values))
-    return model
+    traits = litellm_sizes.traits(
+        name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
+    )
+    return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
+
+
+def _model_values(settings: Settings) -> dict[str, Any]:
+    """What a model is given of `[model]`: all but its name."""
+    values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"}, exclude_none=True)
+    for secret in values.keys() & {"api_key"}:
+        values[secret] = values[secret].get_secret_value()
+    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
 def _channel(name: str, settings: Settings, home: Home, given: Mapping[str, Any]) -> Channel:

@@ -50,6 +50,7 @@ async def _chat(made: Setup, session: str, ended: list[int]) -> None:
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
         if notice := await _notice(app, session):
             print(notice, file=aside, flush=True)
+        await app.warm(session)
         left_open = await app.recover(session)
         if left_open:
             print(texts.taking_up(len(left_open)), file=aside, flush=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bubbot import log
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings import Settings, default_home, load
+from bubbot.settings import Settings, default_home, environment_secrets, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ def setup(args: argparse.Namespace) -> Setup:
     home = Home(getattr(args, "home", None) or default_home())
     settings = load(home=home.path, config=getattr(args, "config", None))
     level = settings.log.level
-    log.setup("warning" if level == "info" else level, secrets=settings.secrets())
+    log.setup("warning" if level == "info" else level, secrets=(*settings.secrets(), *environment_secrets()))
     return Setup(settings, home)
 
 

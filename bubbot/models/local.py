@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NOTICE = (
     "You are talking to SmolLM2-135M-Instruct, a very small demonstration model that runs on this machine without "
     "a key or a network, knows little and errs often. "
-    'A real one is a line of config.toml, `[model] name = "provider/model"`; docs/reference/config.md says what this version can run.'
+    'A real one is a line of config.toml, `[model] name = "provider/model"`; docs/howto/use-a-real-model.md has examples.'
 )
 CONTEXT_LIMIT = 8192
 """The longest context the weights were trained for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bubbot.channel import StepEnded, TextShown
@@ -124,6 +124,8 @@ class ModelRunner:
         """Calls are durable before they run, results before the next model call."""
         calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
         asked = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
+        if reply.replay:
+            asked = replace(asked, payload={**asked.payload, "replay": reply.replay})
         await turn.tape.append([asked, make.event(STEP, facts)])
         await turn.tape.save()
         results = await self._calls.run(turn, calls, repeats)

@@ -133,7 +133,8 @@ def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
         return []
     content = entry.payload.get("content")
     text = content if isinstance(content, str) else ""
-    asked = {"role": "assistant", "content": text, "tool_calls": [call.as_json() for call in calls]}
+    replay = {"replay": thaw(entry.payload["replay"])} if "replay" in entry.payload else {}
+    asked = {"role": "assistant", "content": text, "tool_calls": [call.as_json() for call in calls], **replay}
     shown = [Shown(asked, (entry.id,))]
     for call in calls:
         ids = (call.source,) if call.source else ()

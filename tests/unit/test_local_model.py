@@ -297,7 +297,7 @@ def test_traits_say_what_it_is() -> None:
     assert (traits.tools, traits.first_assistant, traits.short_prompt) == (False, True, True)
     assert traits.context_tokens == 1024
     assert traits.notice is not None
-    for word in ("SmolLM2-135M-Instruct", "[model] name", "docs/reference/config.md"):
+    for word in ("SmolLM2-135M-Instruct", "[model] name", "docs/howto/use-a-real-model.md"):
         assert word in traits.notice
 
 

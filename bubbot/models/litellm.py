@@ -1,0 +1,261 @@
+"""Models of providers, through litellm: any `provider/model` that it knows, and any OpenAI-compatible address.
+
+litellm translates; the rest is ours: retries with back-off, fallback models, time limits, and whether an answer is
+whole. A stream that ends without the provider's own word for how it ended was cut, whatever litellm makes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+
+from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.log import Redactor, redact
+from bubbot.model import Model, ModelEvent, ModelOptions, ModelReply, ModelRequest, ModelTraits, TextDelta
+from bubbot.models import litellm_errors, litellm_sizes
+from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
+from bubbot.models.litellm_quiet import litellm
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LONGEST_WAIT = 60.0
+"""Seconds we wait at most before asking again; a provider that asks for more has failed for this turn."""
+NO_KEY = "none"
+"""What an own address is sent where no key is set: the client insists on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds to connect, until the first token, and between two; how often a failed call is repeated."""
+
+    connect: float = 10.0
+    first_token: float = 300.0
+    idle: float = 60.0
+    retries: int = 3
+    retry_wait: float = 1.0
+
+
+_LIMITS = {
+    "connect_timeout": "connect",
+    "first_token_timeout": "first_token",
+    "idle_timeout": "idle",
+    "retries": "retries",
+    "retry_wait": "retry_wait",
+}
+
+
+class LitellmModel:
+    """See `Model`. `sleep` and `chance` (0 to 1) are for tests."""
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        given = options.settings
+        self._name = options.name
+        self._settings = given
+        self._limits = Limits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
+        self._targets = (options.name, *given.get("fallback", ()))
+        self._own_secrets = Redactor([key for key in (given.get("api_key"),) if key])
+        self._sleep = sleep
+        self._chance = chance
+        size = given.get("context_tokens")
+        self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=bool(given.get("api_base")))
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    @property
+    def traits(self) -> ModelTraits:
+        """See `Model.traits`."""
+        return self._traits
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """See `Model.stream`. Fallback models are asked where one is not there or wants less, before any text."""
+        for place, target in enumerate(self._targets):
+            said = False
+            try:
+                async with aclosing(self._repeated(target, request)) as events:
+                    async for event in events:
+                        said = True
+                        yield event
+                return
+            except (ModelUnavailable, ModelRateLimited) as error:
+                if said or place + 1 == len(self._targets):
+                    raise
+                self._tell("model.fallback", error, next=self._targets[place + 1])
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        with suppress(Exception):  # on the way out; nobody could do anything about it
+            await litellm.close_litellm_async_clients()
+
+    async def _repeated(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """One model, asked again while that can help and nothing of its answer was handed on."""
+        for attempt in range(self._limits.retries + 1):
+            said = False
+            try:
+                async with aclosing(self._once(target, request)) as events:
+                    async for event in events:
+                        said = True
+                        yield event
+                return
+            except (ModelUnavailable, ModelRateLimited) as error:
+                wait = self._wait(error, attempt)
+                if said or wait is None or attempt == self._limits.retries:
+                    raise
+                self._tell("model.retry", error, seconds=f"{wait:.2f}")
+            await self._sleep(wait)
+
+    def _wait(self, error: ModelUnavailable | ModelRateLimited, attempt: int) -> float | None:
+        """Seconds until the next try: what the provider asks, else twice as long each time, give or take a quarter."""
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= LONGEST_WAIT else None
+        return float(min(LONGEST_WAIT, self._limits.retry_wait * 2**attempt * (0.75 + self._chance() / 2)))
+
+    async def _once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """One call. Every error of litellm and of what lies below it is translated here."""
+        limits, answer = self._limits, Assembly(target)
+        loop = asyncio.get_running_loop()
+        first = loop.time() + limits.first_token
+        late = f"{target} sent nothing for {limits.first_token:g} seconds"
+        silent = f"{target} fell silent for {limits.idle:g} seconds in the middle of its answer"
+        chunks = await self._within(first - loop.time(), late, target, self._asked(target, request))
+        if chunks is None:  # what litellm returns after a 422 that came twice
+            raise ModelRefused(f"{target} refused the request: it calls it unprocessable")
+        try:
+            begun = False
+            while True:
+                seconds, sentence = (limits.idle, silent) if begun else (first - loop.time(), late)
+                chunk = await self._within(seconds, sentence, target, anext(chunks, None))
+                if chunk is None:
+                    break
+                text = answer.add(chunk)
+                begun = answer.begun
+                if text:
+                    yield TextDelta(text)
+            yield self._whole(chunks, answer, target, request)
+        finally:
+            with suppress(Exception):  # the connection may be gone, which is what is wanted
+                await chunks.aclose()
+
+    def _asked(self, target: str, request: ModelRequest) -> Awaitable[Any]:
+        limits = self._limits
+        known: dict[str, Any] = dict(request.parameters)
+        if self._settings.get("max_tokens"):
+            known.setdefault("max_tokens", self._settings["max_tokens"])
+        if request.tools:
+            known["tools"] = [tool.as_json() for tool in request.tools]
+        reading = max(limits.first_token, limits.idle)
+        asked: Awaitable[Any] = litellm.acompletion(
+            **known,
+            **self._address(target),
+            model=target,
+            messages=messages_for(request, provider_of(target)),
+            stream=True,
+            stream_options={"include_usage": True},
+            num_retries=0,
+            max_retries=0,
+            timeout=httpx.Timeout(reading, connect=limits.connect, pool=limits.connect),
+        )
+        return asked
+
+    def _address(self, target: str) -> dict[str, Any]:
+        """Address and key go to models of the configured provider only; others take theirs from the environment."""
+        if provider_of(target) != provider_of(self._name):
+            return {}
+        found = {key: self._settings[key] for key in ("api_base", "api_key") if self._settings.get(key)}
+        if "api_base" in found and provider_of(target) == "openai":
+            found.setdefault("api_key", NO_KEY)  # else it would be sent the key of OpenAI, from the environment
+        return found
+
+    async def _within(self, seconds: float, sentence: str, target: str, awaited: Awaitable[T]) -> T:
+        """Waits for one step of a call. Raises `ModelUnavailable` with the sentence where it takes too long."""
+        limit = asyncio.timeout(max(seconds, 0.0))
+        try:
+            async with limit:
+                return await awaited
+        except Exception as error:  # noqa: BLE001 - litellm raises anything; all of it leaves here as ours
+            if limit.expired():
+                raise ModelUnavailable(sentence) from None
+            # The cause is kept out: its text and its frames hold headers, and with them the key.
+            raise litellm_errors.translated(error, target, self._redact) from None
+
+    def _whole(self, chunks: Any, answer: Assembly, target: str, request: ModelRequest) -> ModelReply:
+        """The reply, where the provider itself said that the answer is over."""
+        finish = chunks.received_finish_reason or chunks.intermittent_finish_reason
+        if finish is None:
+            raise ModelUnavailable(f"{target} broke off in the middle of its answer")
+        answer.usage = _counted(chunks)
+        reply = answer.reply(finish, request, self._cost(target, answer))
+        if reply.finish == "content_filter":
+            raise ModelRefused(f"{target} stopped its answer: its content filter stepped in")
+        return reply
+
+    def _cost(self, target: str, answer: Assembly) -> float | None:
+        """US dollars by litellm's price list; None where it has no price, and for whatever sits at an own address."""
+        own = provider_of(target) == "openai" and bool(self._settings.get("api_base"))
+        if answer.usage is None or own:
+            return None
+        try:
+            parts = litellm.cost_per_token(model=target, usage_object=answer.usage)
+        except Exception:  # noqa: BLE001 - an unknown model raises a bare Exception
+            return None
+        total = float(sum(parts))
+        return total or None
+
+    def _redact(self, text: str) -> str:
+        return redact(self._own_secrets(text))
+
+    def _tell(self, action: str, error: ModelError, **facts: str) -> None:
+        log.info("%s", error, extra={"action": action, **facts})
+
+
+def _counted(chunks: Any) -> Any:
+    """The usage the provider sent, out of the chunks litellm keeps; what it adds up itself is not among them."""
+    found = [usage for chunk in chunks.chunks if (usage := getattr(chunk, "usage", None)) is not None]
+    return next((usage for usage in reversed(found) if usage.prompt_tokens or usage.completion_tokens), None)
+
+
+def create(options: ModelOptions) -> Model:
+    """The factory of the entry point. Takes seconds, for litellm loads half of itself at the first call."""
+    asyncio.run(_rehearsed())
+    return LitellmModel(options)
+
+
+async def _rehearsed() -> None:
+    """Two calls that cannot succeed or need not: so that the first real one does not stop the event loop.
+
+    One to a port of this machine where nobody listens, one answered by litellm itself. For a thread of its own.
+    """
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    call: Mapping[str, Any] = {
+        "model": "openai/rehearsal",
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": tools,
+        "stream": True,
+        "num_retries": 0,
+        "max_retries": 0,
+    }
+    with socket.socket() as closed, suppress(Exception):  # which of its errors does not matter
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
+        await litellm.acompletion(
+            **call, api_base=f"http://127.0.0.1:{closed.getsockname()[1]}/v1", api_key=NO_KEY, timeout=5.0
+        )
+    async for _ in await litellm.acompletion(**call, api_key=NO_KEY, mock_response="hello"):
+        pass
+    await litellm.close_litellm_async_clients()

@@ -1,0 +1,67 @@
+"""`[model]` of the settings, and what all sections share."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bubbot.settings_values import DAY, Address, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
+
+
+class Section(BaseModel):
+    """A table of the settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ModelSettings(Section):
+    """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
+
+    name: str = Field(
+        default="", description="The model, `provider/model`; empty for the demonstration model, where it is installed."
+    )
+    fallback: Names = Field(
+        default=[], description="Models to ask, in this order, where the first is not there or wants fewer requests."
+    )
+    script: OptionalPath = Field(default=None, description="The replies of the model `scripted`.")
+    api_base: Address = Field(
+        default=None, description="The web address of the provider, where it is not the usual one."
+    )
+    api_key: Secret = Field(default=None, description="The key of the provider.")
+    timeout: Number = Field(
+        default=600.0, gt=0, le=DAY, description="Seconds one whole model call may take, with all its retries."
+    )
+    connect_timeout: Number = Field(
+        default=10.0, ge=0.1, le=DAY, description="Seconds a connection to a provider may take."
+    )
+    first_token_timeout: Number = Field(
+        default=300.0, ge=0.1, le=DAY, description="Seconds until a provider sends the first piece of an answer."
+    )
+    idle_timeout: Number = Field(
+        default=60.0,
+        ge=0.1,
+        le=DAY,
+        description="Seconds of silence within an answer after which it is given up; for `local` also before it.",
+    )
+    retries: Whole = Field(
+        default=3, ge=0, le=20, description="How often a call to a provider is repeated where that can help."
+    )
+    retry_wait: Number = Field(
+        default=1.0,
+        gt=0,
+        le=60,
+        description="Seconds before the first repetition, doubled each time; a provider that says how long is obeyed.",
+    )
+    max_steps: Whole = Field(default=20, ge=1, le=1000, description="Model calls one turn may take.")
+    context_tokens: OptionalWhole = Field(
+        default=None,
+        ge=256,
+        le=100_000_000,
+        description="Tokens the model reads at once; where not set, 2048 for `local`, else what is known of it.",
+    )
+    max_tokens: OptionalWhole = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
+    )
+    threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")

@@ -1,0 +1,311 @@
+"""The real litellm against a real HTTP server on loopback, and how many requests each failure costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.channel import Inbound, Sender
+from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.home import Home
+from bubbot.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
+from bubbot.models.litellm import LitellmModel
+from bubbot.settings import ModelSettings, Settings
+from bubbot.turn import TurnResult
+from bubbot.wiring import open_app
+from tests.e2e.bot import environment
+from tests.e2e.openai_server import OpenaiServer, Step, calls, fails, says, serving
+
+# Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
+pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]
+
+ROOT = Path(__file__).parents[2]
+TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
+REQUEST = ModelRequest("Be brief.", ({"role": "user", "content": "hi"},), (TOOL,))
+STALL = 1.0
+"""Seconds; the goal is 0.25, and this machine may be busy with other things. The figure is printed."""
+
+
+@asynccontextmanager
+async def asking(server: OpenaiServer, name: str = "openai/test", **settings: Any) -> AsyncIterator[LitellmModel]:
+    values = {"api_base": server.address, "api_key": "sk-canary-1", "retry_wait": 0.01, **settings}
+    model = LitellmModel(ModelOptions(name, Path("unused"), values))
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def heard(model: LitellmModel) -> list[ModelEvent]:
+    async with asyncio.timeout(15):
+        return [event async for event in model.stream(REQUEST)]
+
+
+async def answer(*steps: Step, **settings: Any) -> tuple[ModelReply, OpenaiServer]:
+    async with serving(*steps) as server, asking(server, **settings) as model:
+        *deltas, reply = await heard(model)
+        assert isinstance(reply, ModelReply)
+        assert "".join(one.text for one in deltas if isinstance(one, TextDelta)) == reply.text
+        return reply, server
+
+
+async def failure(*steps: Step, **settings: Any) -> tuple[ModelError, int]:
+    """The error, and the requests it cost."""
+    async with serving(*steps) as server, asking(server, **settings) as model:
+        with pytest.raises(ModelError) as caught:
+            await heard(model)
+        assert "sk-canary-1" not in str(caught.value)
+        return caught.value, len(server.requests)
+
+
+async def test_an_answer_arrives_in_pieces_and_is_accounted_for() -> None:
+    reply, server = await answer(says("hello out there"))
+    assert (reply.text, reply.finish, reply.response_id, reply.model) == (
+        "hello out there", "stop", "resp-1", "openai/test",
+    )  # fmt: skip
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (11, 7, 5)
+    [asked] = server.requests
+    assert asked["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert [tool["function"]["name"] for tool in asked["tools"]] == ["f"]
+    assert server.keys == ["Bearer sk-canary-1"]
+
+
+async def test_an_own_address_without_a_key_is_not_sent_the_key_of_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    _, server = await answer(says("hello"), api_key=None)
+    assert server.keys == ["Bearer none"]
+
+
+async def test_parallel_calls_are_put_together() -> None:
+    reply, _ = await answer(calls(("a", "f", '{"x": 1}'), (None, "g", "{}")))
+    assert [(call.name, call.arguments) for call in reply.calls] == [("f", '{"x": 1}'), ("g", "{}")]
+    assert all(call.id for call in reply.calls)
+    assert reply.finish == "tool_calls"
+
+
+async def test_reasoning_is_kept_apart() -> None:
+    reply, _ = await answer(Step(chunks=({"reasoning_content": "hm"}, {"content": "Yes"})))
+    assert (reply.text, reply.reasoning) == ("Yes", "hm")
+
+
+async def test_an_answer_at_its_limit_says_so() -> None:
+    reply, _ = await answer(says("too long to", finish="length"))
+    assert (reply.text, reply.finish) == ("too long to", "length")
+
+
+async def test_a_provider_that_counts_nothing_is_estimated() -> None:
+    reply, _ = await answer(says("hello", usage=False))
+    assert reply.usage.input_tokens > 0
+    assert reply.usage.cost is None
+
+
+PASSING = {
+    "429 with Retry-After": fails(429, retry_after="0.05"),
+    "408": fails(408),
+    "409": fails(409),
+    "500": fails(500),
+    "502": fails(502),
+    "503": fails(503),
+    "504": fails(504),
+    "529": fails(529),
+    "dropped before the answer": Step(drop=True),
+    "cut before the first word": Step(cut=True),
+    "ended before the first word": Step(finish=None),
+}
+
+
+@pytest.mark.parametrize("first", PASSING.values(), ids=PASSING)
+async def test_what_passes_costs_one_more_request(first: Step) -> None:
+    reply, server = await answer(first, says("better now"))
+    assert reply.text == "better now"
+    assert len(server.requests) == 2
+
+
+STAYING: dict[str, tuple[Step, type[ModelError], int]] = {
+    "400": (fails(400), ModelRefused, 1),
+    "401": (fails(401), ModelRefused, 1),
+    "402": (fails(402), ModelRefused, 1),
+    "403": (fails(403), ModelRefused, 1),
+    "404": (fails(404), ModelRefused, 1),
+    # litellm sends it again without the sampling settings the answer may have complained of.
+    "422": (fails(422), ModelRefused, 2),
+    "an empty account": (fails(429, "no credit", code="insufficient_quota"), ModelRefused, 1),
+    "413": (fails(413), ModelOverflow, 1),
+    "overflow by code": (fails(400, "too big", code="context_length_exceeded"), ModelOverflow, 1),
+    "overflow by text": (fails(400, "prompt is too long: 9 tokens > 8 maximum"), ModelOverflow, 1),
+    "overflow with 500": (fails(500, "the request exceeds the available context size"), ModelOverflow, 1),
+    "429 every time": (fails(429, "slow down", retry_after="0.01"), ModelRateLimited, 4),
+    "429 for an hour": (fails(429, "slow down", retry_after="3600"), ModelRateLimited, 1),
+    "500 every time": (fails(500), ModelUnavailable, 4),
+    "dropped every time": (Step(drop=True), ModelUnavailable, 4),
+    "cut in mid-answer": (says("half an", cut=True), ModelUnavailable, 1),
+    "truncated in mid-answer": (says("half an", finish=None), ModelUnavailable, 1),
+    "truncated in a call": (
+        Step(chunks=calls(("a", "f", "{}")).chunks, finish=None), ModelUnavailable, 4,
+    ),
+    "filtered": (says("half an", finish="content_filter"), ModelRefused, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "kind", "cost"), STAYING.values(), ids=STAYING)
+async def test_what_stays_is_an_error_of_ours_at_a_known_price(step: Step, kind: type[ModelError], cost: int) -> None:
+    error, requests = await failure(step)
+    assert (type(error), requests) == (kind, cost)
+
+
+async def test_the_wait_a_provider_asks_for_is_kept() -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await answer(fails(429, retry_after="0.3"), says("ok"))
+    assert loop.time() - begun >= 0.3
+
+
+async def test_a_late_first_token_is_an_error() -> None:
+    error, requests = await failure(says("late", first=5.0), first_token_timeout=0.2, retries=1)
+    assert str(error) == "openai/test sent nothing for 0.2 seconds"
+    assert requests == 2
+
+
+async def test_silence_in_mid_answer_is_an_error_and_not_tried_again() -> None:
+    error, requests = await failure(says("so far so", between=5.0), idle_timeout=0.2)
+    assert str(error) == "openai/test fell silent for 0.2 seconds in the middle of its answer"
+    assert requests == 1
+
+
+async def test_a_connection_that_is_never_taken_is_given_up() -> None:
+    loop = asyncio.get_running_loop()
+    with socket.socket() as full, socket.socket() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        others = []
+        for _ in range(4):  # the queue of connections is full after these
+            other = socket.socket()
+            other.setblocking(False)
+            other.connect_ex(full.getsockname())
+            others.append(other)
+        begun = loop.time()
+        server = OpenaiServer((), address=f"http://127.0.0.1:{full.getsockname()[1]}/v1")
+        async with asking(server, connect_timeout=0.2, retries=0) as model:
+            with pytest.raises(ModelUnavailable):
+                await heard(model)
+        assert loop.time() - begun < 5
+        for other in (*others, waiting):
+            other.close()
+
+
+async def test_fallbacks_are_asked_in_their_order() -> None:
+    fallback = ("openai/second", "openai/third")
+    reply, server = await answer(fails(503), fails(503), says("third here"), retries=0, fallback=fallback)
+    assert [asked["model"] for asked in server.requests] == ["test", "second", "third"]
+    assert reply.model == "openai/third"
+
+
+async def test_a_refusal_asks_no_fallback() -> None:
+    error, requests = await failure(fails(400), fallback=("openai/second",))
+    assert (type(error), requests) == (ModelRefused, 1)
+
+
+async def test_a_reader_who_leaves_closes_the_connection() -> None:
+    async with serving(says("one two three four", between=0.2)) as server, asking(server) as model:
+        events = model.stream(REQUEST)
+        assert isinstance(await anext(events), TextDelta)
+        await events.aclose()
+        assert len(server.requests) == 1
+
+
+async def turn(home: Path, server: OpenaiServer, text: str = "hi") -> tuple[TurnResult, list[Any]]:
+    """A turn of a whole bot, and its `loop.step` events."""
+    model = ModelSettings(name="openai/test", api_base=server.address, retry_wait=0.01)
+    given = {"write": lambda _: None}
+    async with open_app(Settings(model=model), Home(home), channel_settings=given) as app:
+        inbound = Inbound("stdin", "1", "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
+        result = await app.ask(inbound)
+    return result, [entry.payload["data"] for entry in result.merged if entry.name == "loop.step"]
+
+
+async def test_a_bot_uses_a_tool_and_records_every_step(tmp_path: Path) -> None:
+    saves = ("a", "memory_save", json.dumps({"content": "Likes tea."}))
+    async with serving(calls(saves), says("Noted.")) as server:
+        result, steps = await turn(tmp_path / "home", server)
+    assert (result.status, result.text) == ("answered", "Noted.")
+    assert [(step["finish"], step["response_id"], step["usage"]["input_tokens"]) for step in steps] == [
+        ("tool_calls", "resp-1", 11), ("stop", "resp-1", 11),
+    ]  # fmt: skip
+    assert server.requests[1]["messages"][-1]["role"] == "tool"
+
+
+@pytest.mark.parametrize("wrong", [("a", "memory_save", '{"content": '), ("a", "no_such_tool", "{}")])
+async def test_broken_arguments_and_unknown_tools_are_told_to_the_model(
+    tmp_path: Path, wrong: tuple[str, str, str]
+) -> None:
+    async with serving(calls(wrong), says("Sorry.")) as server:
+        result, _ = await turn(tmp_path / "home", server)
+    assert (result.status, result.text) == ("answered", "Sorry.")
+    assert len(server.requests) == 2
+    json.loads(server.requests[1]["messages"][-2]["tool_calls"][0]["function"]["arguments"])
+
+
+async def test_an_overflow_opens_a_new_window_once(tmp_path: Path) -> None:
+    async with serving(fails(400, "too big", code="context_length_exceeded"), says("Short now.")) as server:
+        result, steps = await turn(tmp_path / "home", server)
+    assert (result.text, [step["status"] for step in steps]) == ("Short now.", ["auto_handoff", "ok"])
+    assert len(server.requests) == 2
+
+
+async def test_reasoning_goes_back_with_the_results(tmp_path: Path) -> None:
+    """A thinking model of an OpenAI-compatible address is sent its reasoning, as keys of its own message."""
+    asked = calls(("a", "memory_show", "{}"))
+    thinking = Step(chunks=({"reasoning_content": "look it up"}, *asked.chunks), finish="tool_calls")
+    async with serving(thinking, says("Done.")) as server:
+        await turn(tmp_path / "home", server)
+    assert server.requests[1]["messages"][-2]["reasoning_content"] == "look it up"
+
+
+async def test_a_model_that_is_not_there_is_one_sentence_and_the_bot_goes_on(tmp_path: Path) -> None:
+    async with serving(Step(drop=True)) as server:
+        result, steps = await turn(tmp_path / "home", server)
+    assert result.status == "failed"
+    assert result.text.startswith("I could not answer this: openai/test could not be reached or failed:")
+    assert [step["status"] for step in steps] == ["error"]
+
+
+def test_loading_stops_the_event_loop_only_briefly() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.e2e.litellm_child"],
+        capture_output=True, timeout=60, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    facts = json.loads(done.stdout)
+    print(facts)
+    assert not facts["loaded_before"]
+    assert (facts["first_text"], facts["second_text"]) == ("hello there", "hello there")
+    assert max(facts["first_stall"], facts["second_stall"]) < STALL
+
+
+WITHOUT = [["--help"], ["tape", "list"], ["ask", ",help"], ["ask", ",context"]]
+
+
+@pytest.mark.parametrize("arguments", WITHOUT, ids=" ".join)
+def test_what_asks_no_model_never_loads_litellm(tmp_path: Path, arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom bubbot.cli.main import main\ntry: code = main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code\n"
+        "assert not {'litellm', 'openai', 'httpx', 'xllamacpp'} & sys.modules.keys()\nsys.exit(code)"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True, timeout=30, check=False, cwd=ROOT,
+        env=environment(home, BUBBOT_MODEL__NAME="openai/test"),
+    )  # fmt: skip
+    assert b"AssertionError" not in done.stderr, done.stderr.decode()

@@ -1,0 +1,52 @@
+"""Which model a name stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.models.lazy import LazyModel
+from bubbot.models.scripted import ScriptedModel
+from bubbot.settings import ModelSettings, Settings, load
+from bubbot.wiring import choose_model
+
+
+def chosen(name: str, **settings: object) -> object:
+    return choose_model(Settings(model=ModelSettings.model_validate({"name": name, **settings})), Home(Path("unused")))
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-4o", "ollama_chat/qwen3", "openrouter/deepseek/deepseek-chat"])
+def test_a_provider_and_a_model_wait_until_they_are_needed(name: str) -> None:
+    model = chosen(name)
+    assert isinstance(model, LazyModel)
+    assert model.name == name
+
+
+def test_the_size_of_a_known_model_is_known_before_it_is_loaded() -> None:
+    model = chosen("openai/gpt-4o")
+    assert isinstance(model, LazyModel)
+    assert model.traits.context_tokens == 128000
+
+
+def test_a_model_of_ours_is_there_at_once() -> None:
+    assert isinstance(chosen("scripted"), ScriptedModel)
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "litellm", "openai/"])
+def test_a_name_without_a_model_is_told_what_names_look_like(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"'provider/model', such as 'openai/gpt-4o', or one of local, scripted"):
+        chosen(name)
+
+
+def test_fallbacks_come_as_a_list_or_in_one_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.toml").write_text('[model]\nfallback = ["a/b", "c/d"]\n')
+    assert load(home=tmp_path).model.fallback == ["a/b", "c/d"]
+    monkeypatch.setenv("BUBBOT_MODEL__FALLBACK", "e/f, g/h")
+    assert load(home=tmp_path).model.fallback == ["e/f", "g/h"]
+    (tmp_path / "config.toml").write_text("[model]\nfallback = 3\n")
+    monkeypatch.delenv("BUBBOT_MODEL__FALLBACK")
+    with pytest.raises(ConfigError, match="a list of texts"):
+        load(home=tmp_path)

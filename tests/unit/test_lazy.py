@@ -1,0 +1,89 @@
+"""The model that is loaded when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from bubbot.errors import ConfigError
+from bubbot.model import Model, ModelReply, ModelRequest, ModelTraits
+from bubbot.models.lazy import LazyModel
+from bubbot.models.scripted import ScriptedModel
+
+REQUEST = ModelRequest("", ({"role": "user", "content": "hi"},))
+
+
+async def asked(model: Model) -> str:
+    [reply] = [event async for event in model.stream(REQUEST) if isinstance(event, ModelReply)]
+    return reply.text
+
+
+async def test_nothing_is_loaded_until_somebody_asks_and_then_once() -> None:
+    loads: list[int] = []  # the threads
+
+    def load() -> Model:
+        loads.append(threading.get_ident())
+        return ScriptedModel()
+
+    model = LazyModel("x/y", ModelTraits(context_tokens=5), load)
+    assert (model.name, model.traits.context_tokens) == ("x/y", 5)
+    assert loads == []
+    assert list(await asyncio.gather(asked(model), asked(model))) == ["You said: hi"] * 2
+    assert len(loads) == 1
+    assert loads[0] != threading.get_ident()
+    await model.aclose()
+
+
+async def test_the_collector_rests_while_loading() -> None:
+    states: list[bool] = []
+
+    def load() -> Model:
+        states.append(gc.isenabled())
+        return ScriptedModel()
+
+    model = LazyModel("x/y", ModelTraits(), load)
+    await asked(model)
+    assert states == [False]
+    assert gc.isenabled()
+    gc.unfreeze()
+
+
+async def test_a_load_that_fails_is_tried_again() -> None:
+    results: list[Model | ConfigError] = [ConfigError("broken"), ScriptedModel()]
+
+    def load() -> Model:
+        found = results.pop(0)
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    model = LazyModel("x/y", ModelTraits(), load)
+    with pytest.raises(ConfigError, match="broken"):
+        await asked(model)
+    assert await asked(model) == "You said: hi"
+
+
+async def test_who_stops_waiting_does_not_stop_the_load() -> None:
+    go = threading.Event()
+
+    def load() -> Model:
+        go.wait(5)
+        return ScriptedModel()
+
+    model = LazyModel("x/y", ModelTraits(), load)
+    first = asyncio.create_task(asked(model))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(asked(model))
+    await asyncio.sleep(0)
+    first.cancel()
+    go.set()
+    assert await second == "You said: hi"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_model_that_was_never_asked_closes_at_once() -> None:
+    await LazyModel("x/y", ModelTraits(), ScriptedModel).aclose()

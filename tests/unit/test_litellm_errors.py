@@ -1,0 +1,147 @@
+"""Errors of litellm become ours: each class it exports, and the words of providers it does not know."""
+
+from __future__ import annotations
+
+import inspect
+
+import httpx
+import pytest
+
+from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.models.litellm_errors import KINDS, is_overflow, translated
+from bubbot.models.litellm_quiet import litellm
+
+MODEL = "openai/test"
+ASKED = httpx.Request("POST", "http://test/v1/chat/completions")
+
+OVERFLOWS = {
+    "OpenAI": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+    "OpenAI, code": "Input too long (context_length_exceeded)",
+    "Azure": "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens.",
+    "Anthropic": "prompt is too long: 210543 tokens > 200000 maximum",
+    "Anthropic, output": "input length and `max_tokens` exceed context limit: 179413 + 32768 > 200000",
+    "Gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "Bedrock": "Input is too long for requested model.",
+    "OpenRouter": "This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens",
+    "llama.cpp": "the request exceeds the available context size, try increasing it (exceed_context_size_error)",
+    "Ollama": "prompt too long; exceeded max context length by 4 tokens",
+    "Ollama, embedded": "the input length exceeds the context length",
+    "Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Groq": "Please reduce the length of the messages or completion.",
+    "sglang": "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+}
+NOT_OVERFLOWS = {
+    "Bedrock throttles": "Too many tokens, please wait before trying again.",
+    "Anthropic's rate": "This request would exceed your organization's rate limit of 40,000 input tokens per minute",
+    "OpenAI's rate": "Request too large for gpt-4o on tokens per min (TPM): Limit 30000. Please reduce the length of the messages.",
+    "Gemini's quota": "Quota exceeded: input token count exceeds the limit per minute",
+    "another field": "Invalid 'user': string too long. Expected a string with maximum length 64",
+    "an ordinary one": "Unknown parameter: 'frobnicate'.",
+}
+
+
+def exported() -> set[type[BaseException]]:
+    found = {**vars(litellm.exceptions), **{name: getattr(litellm, name) for name in dir(litellm)}}
+    classes = {one for one in found.values() if inspect.isclass(one) and issubclass(one, BaseException)}
+    return {one for one in classes if one.__module__.startswith("litellm")}
+
+
+def ours(error: BaseException) -> ModelError:
+    return translated(error, MODEL, lambda text: text)
+
+
+def bad_request(text: str, status: int = 400, **headers: str) -> BaseException:
+    """What litellm raises for an answer of that status, with the answer below it."""
+    answer = httpx.Response(status, request=ASKED, headers={name.replace("_", "-"): headers[name] for name in headers})
+    error = litellm.exceptions.BadRequestError(f"OpenAIException - {text}", MODEL, "openai")
+    error.__cause__ = httpx.HTTPStatusError(text, request=ASKED, response=answer)
+    assert isinstance(error, BaseException)
+    return error
+
+
+def test_every_exception_that_litellm_exports_is_mapped() -> None:
+    assert len(exported()) >= 30
+    assert {one.__name__ for one in exported()} == {one.__name__ for one in KINDS}
+
+
+@pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)
+def test_an_overflow_is_known_by_the_words_of_each_provider(text: str) -> None:
+    assert is_overflow(text)
+    assert isinstance(ours(bad_request(text)), ModelOverflow)
+
+
+@pytest.mark.parametrize("text", NOT_OVERFLOWS.values(), ids=NOT_OVERFLOWS)
+def test_a_rate_limit_is_never_an_overflow(text: str) -> None:
+    assert not is_overflow(text)
+    assert not isinstance(ours(bad_request(text)), ModelOverflow)
+
+
+@pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)
+def test_a_429_is_never_an_overflow_whatever_it_says(text: str) -> None:
+    assert isinstance(ours(bad_request(text, 429)), ModelRateLimited)
+
+
+def test_a_413_is_an_overflow() -> None:
+    assert isinstance(ours(bad_request("Payload Too Large", 413)), ModelOverflow)
+
+
+@pytest.mark.parametrize("status", [408, 409, 500, 502, 503, 504, 529])
+def test_a_status_that_may_pass_is_not_a_refusal(status: int) -> None:
+    assert isinstance(ours(bad_request("odd", status)), ModelUnavailable)
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 422])
+def test_a_status_that_stays_is_a_refusal(status: int) -> None:
+    assert isinstance(ours(bad_request("odd", status)), ModelRefused)
+
+
+def test_an_empty_account_is_a_refusal_and_not_a_rate_limit() -> None:
+    refused = ours(bad_request("You exceeded your current quota (insufficient_quota)", 429))
+    assert isinstance(refused, ModelRefused)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "2"}, 2.0),
+        ({"retry_after": "1.5"}, 1.5),
+        ({"retry_after_ms": "250", "retry_after": "9"}, 0.25),
+        ({"retry_after": "Sun, 22 Nov 2026 10:00:30 GMT", "date": "Sun, 22 Nov 2026 10:00:00 GMT"}, 30.0),
+        ({"retry_after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_a_provider_asks_for_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    limited = ours(bad_request("slow down", 429, **headers))
+    assert isinstance(limited, ModelRateLimited)
+    assert limited.retry_after == seconds
+
+
+def test_the_wrapper_of_a_broken_stream_is_looked_through() -> None:
+    inner = litellm.exceptions.RateLimitError("slow down", "openai", MODEL)
+    wrapper = litellm.exceptions.MidStreamFallbackError("broken", MODEL, "openai", original_exception=inner)
+    assert isinstance(ours(wrapper), ModelRateLimited)
+
+
+def test_anything_else_is_a_model_that_is_not_there() -> None:
+    assert isinstance(ours(KeyError("choices")), ModelUnavailable)
+
+
+def test_a_sentence_holds_the_providers_words_and_not_litellms() -> None:
+    error = bad_request('Error code: 400 - {"error": {"message": "no such\\nthing", "type": "x"}}')
+    assert str(ours(error)) == f"{MODEL} refused the request: no such thing"
+
+
+def test_a_sentence_is_short_and_redacted() -> None:
+    error = bad_request("the key sk-secret is wrong " + "x" * 5000, 401)
+    text = str(translated(error, MODEL, lambda text: text.replace("sk-secret", "[redacted]")))
+    assert "sk-secret" not in text
+    assert len(text) < 400
+
+
+def test_an_unknown_provider_is_named() -> None:
+    error = litellm.exceptions.BadRequestError("LLM Provider NOT provided. Pass in ...", "nowhere/x", "")
+    assert str(translated(error, "nowhere/x", str)) == (
+        "[model] name is 'nowhere/x', and litellm knows no provider 'nowhere'"
+    )

@@ -1,0 +1,98 @@
+"""Requests as litellm takes them, and answers put together from pieces; litellm itself is not needed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from bubbot.model import ModelReply, ModelRequest, ToolCall
+from bubbot.models.litellm_messages import Assembly, messages_for
+
+REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
+
+
+def chunk(**delta: Any) -> Any:
+    calls = [
+        SimpleNamespace(index=place, id=given, function=SimpleNamespace(name=name, arguments=arguments))
+        for place, given, name, arguments in delta.pop("calls", ())
+    ]
+    return SimpleNamespace(id="r1", choices=[SimpleNamespace(delta=SimpleNamespace(tool_calls=calls, **delta))])
+
+
+def reply(*chunks: Any, finish: str = "stop", model: str = "openai/test") -> ModelReply:
+    answer = Assembly(model)
+    for one in chunks:
+        answer.add(one)
+    return answer.reply(finish, REQUEST, None)
+
+
+def test_parallel_calls_are_put_together_by_their_place() -> None:
+    made = reply(
+        chunk(calls=[(0, "a", "f", '{"x"')]),
+        chunk(calls=[(1, "b", "g", ""), (0, None, None, ": 1}")]),
+        chunk(calls=[(1, None, None, "{}")]),
+        finish="tool_calls",
+    )
+    assert made.calls == (ToolCall("a", "f", '{"x": 1}'), ToolCall("b", "g", "{}"))
+    assert made.finish == "tool_calls"
+
+
+def test_calls_that_share_a_place_are_told_apart_by_their_ids() -> None:
+    made = reply(chunk(calls=[(0, "a", "f", "{}")]), chunk(calls=[(0, "b", "g", "{}")]))
+    assert [call.id for call in made.calls] == ["a", "b"]
+
+
+def test_calls_without_an_id_get_one_each() -> None:
+    made = reply(chunk(calls=[(0, None, "f", "{}"), (1, None, "f", "{}")]))
+    assert len({call.id for call in made.calls}) == 2
+
+
+def test_reasoning_is_not_part_of_the_answer() -> None:
+    made = reply(chunk(reasoning_content="because "), chunk(reasoning_content="so"), chunk(content="Yes"))
+    assert (made.text, made.reasoning, made.replay) == ("Yes", "because so", None)
+
+
+def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> None:
+    made = reply(
+        chunk(reasoning_content="so"), chunk(calls=[(0, "a", "f", "{}")]), finish="tool_calls", model="deepseek/r"
+    )
+    said: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [], "replay": made.replay, "surplus": 1}
+    request = ModelRequest("", (said,))
+    assert messages_for(request, "deepseek") == [
+        {"role": "assistant", "content": "", "tool_calls": [], "reasoning_content": "so"}
+    ]
+    assert messages_for(request, "openai") == [{"role": "assistant", "content": "", "tool_calls": []}]
+
+
+def test_pieces_of_thinking_become_signed_blocks() -> None:
+    pieces = [
+        {"type": "thinking", "thinking": "one ", "signature": None},
+        {"type": "thinking", "thinking": "two", "signature": ""},
+        {"type": "thinking", "thinking": "", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "xx"},
+        {"type": "thinking", "thinking": "three"},
+    ]
+    made = reply(*(chunk(thinking_blocks=[one]) for one in pieces), chunk(calls=[(0, "a", "f", "{}")]))
+    assert made.replay is not None
+    assert made.replay["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "one two", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "xx"},
+        {"type": "thinking", "thinking": "three"},
+    ]
+
+
+def test_images_pass_as_they_are() -> None:
+    parts = [{"type": "text", "text": "what?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,xx"}}]
+    request = ModelRequest("sys", ({"role": "user", "content": parts},))
+    assert messages_for(request, "openai")[1] == {"role": "user", "content": parts}
+
+
+def test_a_provider_that_counts_nothing_is_estimated_without_a_price() -> None:
+    usage = reply(chunk(content="twelve letters")).usage
+    assert usage.input_tokens > 0
+    assert usage.output_tokens == 5
+    assert usage.cost is None
+
+
+def test_an_unknown_finish_reason_is_unknown() -> None:
+    assert reply(chunk(content="x"), finish="eos").finish == "unknown"

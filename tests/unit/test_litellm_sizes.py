@@ -1,0 +1,28 @@
+"""What is known of a model before litellm is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.models.litellm_quiet import litellm
+from bubbot.models.litellm_sizes import known_size, traits
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5", "gemini/gemini-2.5-pro"])
+def test_the_size_is_the_one_litellm_tells(name: str) -> None:
+    assert known_size(name) == litellm.get_model_info(name)["max_input_tokens"]
+
+
+@pytest.mark.parametrize("name", ["openai/nobody-knows-this", "nowhere/gpt-4o", "scripted", 'odd/"name{'])
+def test_an_unknown_model_has_no_size(name: str) -> None:
+    assert known_size(name) is None
+
+
+def test_the_setting_overrides_the_list() -> None:
+    assert traits("openai/gpt-4o", context_tokens=1000).context_tokens == 1000
+
+
+def test_only_providers_that_take_it_are_sent_an_assistant_message_first() -> None:
+    assert traits("openai/gpt-4o").first_assistant
+    assert not traits("openai/gpt-4o", own_address=True).first_assistant
+    assert not traits("anthropic/claude-sonnet-4-5").first_assistant
