@@ -14,6 +14,7 @@ from bubbot.memory import MemoryZone
 from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import Composed, Composer, ComposeSettings, rebuilt, tools_from, tools_text
+from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
@@ -22,7 +23,7 @@ from bubbot.tape.service import TapeService
 from bubbot.turn import Turn
 from bubbot.views.memory import SECTION_LIMIT
 from tests.doubles import SteppingClock
-from tests.turns import HOME, Bench, Options, Played, calls, running, says
+from tests.turns import HOME, Bench, Options, Played, calls, no_other, running, says
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
@@ -35,7 +36,8 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
 
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> Composed:
-    composer = Composer(ScriptedModel(traits=traits), ComposeSettings(**settings), lambda _: SPECS)
+    models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
+    composer = Composer(models.of, ComposeSettings(**settings), lambda _: SPECS)
     return await composer.compose(turn)
 
 
