@@ -61,6 +61,8 @@ BEAT = 0.2
 """Seconds between two signs of life."""
 REDRAW = 0.05
 """Seconds between two drawings of a text that is being written."""
+ACCEPTED = 5.0
+"""Seconds a stop waits at most for the messages typed before it."""
 MENU = 6
 """Rows for completions."""
 LIVE = 6
@@ -162,7 +164,11 @@ class TerminalChannel:
 
     async def _hand_stops(self, receive: Receive) -> None:
         while True:
-            await receive(await self._stops.get())
+            stop = await self._stops.get()
+            with suppress(TimeoutError):  # what is still being accepted is to be stopped, too
+                async with asyncio.timeout(ACCEPTED):
+                    await self._lines.join()
+            await receive(stop)
 
     async def _beat(self) -> None:
         while True:

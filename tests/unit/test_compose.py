@@ -11,9 +11,10 @@ import pytest
 
 from bubbot.channel import Role, Sender
 from bubbot.memory import MemoryZone
-from bubbot.model import Model, ModelEvent, ModelRequest, ModelTraits, ToolSpec
+from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import Composed, Composer, ComposeSettings, rebuilt, tools_from, tools_text
+from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
@@ -22,7 +23,7 @@ from bubbot.tape.service import TapeService
 from bubbot.turn import Turn
 from bubbot.views.memory import SECTION_LIMIT
 from tests.doubles import SteppingClock
-from tests.turns import HOME, Bench, Options, Played, calls, running, says
+from tests.turns import HOME, Bench, Options, Played, calls, no_other, running, says
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
@@ -35,10 +36,9 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
 
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> Composed:
-    async def model(_: Turn) -> Model:
-        return ScriptedModel(traits=traits)
-
-    return await Composer(model, ComposeSettings(**settings), lambda _: SPECS).compose(turn)
+    models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
+    composer = Composer(models.of, ComposeSettings(**settings), lambda _: SPECS)
+    return await composer.compose(turn)
 
 
 async def system(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> str:

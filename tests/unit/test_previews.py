@@ -186,8 +186,10 @@ class TestStop:
 
     async def test_a_turn_that_is_only_being_opened_is_stopped_too(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played(says("here"))) as bench:
-            waiting = await bench.post("first")
-            await bench.gate.receive(Stop("test", "home"))
+            accepted = await bench.inbox.accept(bench.inbound("first"))
+            assert accepted is not None
+            waiting = bench.app.submit(accepted)
+            assert bench.app.stop(HOME)
             async with asyncio.timeout(WAIT):
                 assert (await waiting).status == "stopped"
             assert bench.requests == []
