@@ -162,7 +162,7 @@ class LocalModel:
         return ModelReply(text, (), _FINISH.get(answer["finish"], "unknown"), usage, model=self._name)
 
     async def _ready(self) -> _Child:
-        if self._child is not None and self._child.process.returncode is not None:
+        if self._child is not None and self._child.gone():
             await self._end()
         if self._closed:
             raise ModelUnavailable("The local model was closed.")
@@ -187,6 +187,11 @@ class _Child:
     tail: deque[bytes]
     reading: asyncio.Task[None]
     ending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def gone(self) -> bool:
+        """Whether it has ended; the end of its output is seen before its exit code is."""
+        stdout = self.process.stdout
+        return self.process.returncode is not None or (stdout is not None and stdout.at_eof())
 
     async def ask(self, line: bytes, seconds: float) -> None:
         stdin = self.process.stdin
