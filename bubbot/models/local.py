@@ -115,13 +115,11 @@ class LocalModel:
         """
         line = json.dumps(self._job(request)).encode() + b"\n"
         async with self._lock:
-            child = await self._ready()
             whole = False
             try:
-                await child.ask(line, self._idle)
+                child, answer = await self._asked(line)
                 text = ""
                 while True:
-                    answer = await child.answer(self._idle)
                     if delta := answer.get("text", ""):
                         delta = delta if text else delta.lstrip()
                         text += delta
@@ -134,10 +132,29 @@ class LocalModel:
                         whole = True
                         yield self._reply(text, answer)
                         return
+                    answer = await child.answer(self._idle)
             finally:
                 # A child in the middle of an answer, or in doubt, is ended: a new one loads within a second.
                 if not whole:
                     await self._end()
+
+    async def _asked(self, line: bytes) -> tuple[_Child, dict[str, Any]]:
+        """The child that works on the request, and its first answer.
+
+        A child that ended since the last request may not have been seen to; then a new one is asked, once.
+        """
+        used = self._child
+        child = await self._ready()
+        await child.ask(line, self._idle)
+        try:
+            return child, await child.answer(self._idle)
+        except ModelUnavailable:
+            if child is not used or not child.gone() or self._closed:
+                raise
+        await self._end()
+        child = await self._ready()
+        await child.ask(line, self._idle)
+        return child, await child.answer(self._idle)
 
     async def aclose(self) -> None:
         """Ends the child; a stream that still runs raises `ModelUnavailable`."""

@@ -107,8 +107,11 @@ class TapeEntry:
     erased: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "payload", freeze(self.payload, "payload"))
-        object.__setattr__(self, "meta", freeze(self.meta, "meta"))
+        try:
+            object.__setattr__(self, "payload", freeze(self.payload, "payload"))
+            object.__setattr__(self, "meta", freeze(self.meta, "meta"))
+        except RecursionError as error:
+            raise EntryInvalid("the payload or meta is nested too deeply to be stored") from error
         for name in ("kind", "key"):
             freeze(getattr(self, name), name)
 
@@ -124,7 +127,7 @@ class TapeEntry:
 
         Imported memory zones say nothing; their markers never open a window (they would empty the context).
         """
-        if self.kind != Kind.ANCHOR or self.payload.get("window") is False:
+        if self.erased or self.kind != Kind.ANCHOR or self.payload.get("window") is False:
             return False
         return not (self.name or "").startswith("memory/")
 
