@@ -18,11 +18,18 @@ BubbotError
 │   ├── ModelRateLimited       the provider asks for less; `retry_after` seconds where it says so
 │   ├── ModelRefused           the provider declined this request, or the credentials
 │   ├── ModelUnavailable       the provider, or the local model's process, is not there
-│   └── ModelUnconfigured      no model is set up
+│   ├── ModelUnconfigured      no model is set up
+│   ├── ModelStepLimit         it went on calling tools until its steps were used up
+│   ├── ModelRepeatsCall       it went on making the same call
+│   └── ModelAnsweredNothing   its answer has no text
+├── ControlError               the running bot and a command of the shell lost or misunderstood each other
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
-└── ChannelError
-    └── DeliveryFailed         a part could not be sent; `permanent` when trying again is useless
+├── AccessError                a code that does not work, or a grant that its giver may not give
+└── ChannelError               a channel failed; it is run again
+    ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
+    ├── DeliveryFailed         a part could not be sent; `permanent` when trying again is useless
+    └── FetchFailed            an attachment could not be fetched, or is too large
 
 Signals a tool author raises (not errors of bubbot):
 ToolSignal
@@ -161,6 +168,43 @@ class ModelUnconfigured(ModelError):
     kind = "model_unconfigured"
 
 
+class ModelStepLimit(ModelError):
+    """The turn used up its `steps` without an answer."""
+
+    kind = "step_limit"
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(
+            f"I stopped after {steps} steps without an answer. ,retry lets me go on; [model] max_steps raises the limit."
+        )
+        self.steps = steps
+
+
+class ModelRepeatsCall(ModelError):
+    """The model did not stop calling the tool `name` with the same arguments."""
+
+    kind = "repeated_call"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"I stopped because the model kept calling {name} with the same arguments.")
+        self.name = name
+
+
+class ModelAnsweredNothing(ModelError):
+    """The answer has no text and calls no tool."""
+
+    kind = "empty_answer"
+
+    def __init__(self) -> None:
+        super().__init__("The model returned an empty answer.")
+
+
+class ControlError(BubbotError):
+    """The control connection broke, or something came over it that cannot be understood."""
+
+    kind = "control"
+
+
 class ToolError(BubbotError):
     """A tool raised, was refused, or ran out of time."""
 
@@ -173,18 +217,47 @@ class CommandError(ToolError):
     kind = "command"
 
 
+class AccessError(BubbotError):
+    """A pairing code that does not work, nothing to revoke, or a giver who may not; the text says which."""
+
+    kind = "access"
+
+
 class ChannelError(BubbotError):
     """A channel failed."""
 
     kind = "channel"
 
 
+class ChannelRefused(ChannelError):
+    """The platform refuses this channel: its token, say, or a second poller. The text says what to do."""
+
+    kind = "channel_refused"
+
+
 class DeliveryFailed(ChannelError):
-    """A part could not be sent. `permanent`: the platform refused it and would refuse it again."""
+    """A part could not be sent. `permanent`: the platform refused it and would refuse it again.
+
+    `retry_after`: the seconds the platform asks to wait, where it says so.
+    """
 
     kind = "delivery_failed"
 
-    def __init__(self, message: str, *, permanent: bool = False) -> None:
+    def __init__(self, message: str, *, permanent: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.retry_after = retry_after
+
+
+class FetchFailed(ChannelError):
+    """An attachment could not be fetched, or is larger than allowed; the text says which, for people.
+
+    `permanent`: another try is useless.
+    """
+
+    kind = "fetch_failed"
+
+    def __init__(self, message: str, *, permanent: bool = True) -> None:
         super().__init__(message)
         self.permanent = permanent
 

@@ -53,23 +53,33 @@ class Home:
 
     def holder(self) -> int | None:
         """The process the lock file names: the writer while the lock is held. None where it names none."""
+        return self.held_by()[0]
+
+    def held_by(self) -> tuple[int | None, str | None]:
+        """The process that the lock file names, and its control socket; None where it names none.
+
+        Both are None for a moment at the beginning and at the end of the lock's time.
+        """
         try:
             held = json.loads(self.lock_file.read_bytes()[:4096])
         except (OSError, ValueError, RecursionError):
-            return None
-        pid = held.get("pid") if isinstance(held, dict) else None
-        return pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 0 else None
+            return None, None
+        pid, address = (held.get("pid"), held.get("address")) if isinstance(held, dict) else (None, None)
+        known = isinstance(pid, int) and not isinstance(pid, bool) and pid > 0
+        return pid if known else None, address if isinstance(address, str) and address else None
 
 
 class WriterLock:
     """The writer's lock of a home, for the time of a `with` block; not reentrant.
 
     It is an flock on `daemon.lock`: the system frees it when the process ends, however it ends. The file holds
-    `{"pid": int, "address": null}` meanwhile, and is never deleted: another process could be about to lock it.
+    `{"pid": int, "address": str or null}` meanwhile, and is never deleted: another process could be about to lock it.
+    `address`: where the holder will take the requests of commands, if it does.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, address: str | None = None) -> None:
         self._home = home
+        self._address = address
         self._fd: int | None = None
 
     def __enter__(self) -> WriterLock:
@@ -79,7 +89,7 @@ class WriterLock:
             _lock(fd, self._home)
             # For people and for other commands: what it says decides nothing.
             os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps({"pid": os.getpid(), "address": None}).encode() + b"\n", 0)
+            os.pwrite(fd, json.dumps({"pid": os.getpid(), "address": self._address}).encode() + b"\n", 0)
         except OSError as error:
             os.close(fd)
             raise ConfigError(f"{self._home.lock_file} cannot be written: {error.strerror}.") from error

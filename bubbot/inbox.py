@@ -8,12 +8,28 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 
-from bubbot.channel import Inbound, Unparsed
+from bubbot.channel import Deletion, Edit, Inbound, Moved, Reaction, Unparsed
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import NewId, TapeService
-from bubbot.turn import Accepted
+from bubbot.turn import Accepted, Changed
 from bubbot.views.bookkeeping import MarkView, mark_anchor
-from bubbot.views.inbox import DONE, INTERRUPTED, MARK, RECEIVED, UNPARSED, InboxView, inbound_data, inbound_from
+from bubbot.views.inbox import (
+    CHANGED,
+    DONE,
+    INTERRUPTED,
+    MARK,
+    MOVED,
+    RECEIVED,
+    REFUSED,
+    UNPARSED,
+    ChangesView,
+    InboxView,
+    MovesView,
+    change_data,
+    change_from,
+    inbound_data,
+    inbound_from,
+)
 
 MARK_EVERY = 50
 """Accepted inbounds between two bookkeeping anchors; what a start-up has to read is about twice that."""
@@ -44,12 +60,17 @@ class Inbox:
         """
         nonce = self._new_id()
         entry = event(RECEIVED, inbound_data(inbound), key=inbound.external_id, accept=nonce)
+        stored = await self._first(entry, nonce)
+        return Accepted(stored.id, inbound_from(stored.payload["data"])) if stored else None
+
+    async def _first(self, entry: TapeEntry, nonce: str) -> TapeEntry | None:
+        """Keeps the entry, which carries the nonce; None where its key came before."""
         stored = (await self._tape.append([entry], keep_first=True))[0]
         if stored.meta.get("accept") != nonce:
             return None
         if self._unmarked is not None:
             self._unmarked += 1
-        return Accepted(stored.id, inbound_from(stored.payload["data"]))
+        return stored
 
     async def set_aside(self, unparsed: Unparsed) -> None:
         """Keeps what could not be read, bytes and reason, as a fact."""
@@ -61,10 +82,39 @@ class Inbox:
         }
         await self._tape.append([event(UNPARSED, data, key=unparsed.external_id)], keep_first=True)
 
+    async def append(self, fact: TapeEntry) -> None:
+        """Appends a fact of this file's making."""
+        await self._tape.append([fact])
+
+    async def note(self, change: Edit | Deletion | Reaction | Inbound) -> Changed | None:
+        """Makes durable what changes a session's tape without a turn: a change of an earlier message, or a message
+        that is only heard. None: it was noted before."""
+        nonce = self._new_id()
+        stored = await self._first(event(CHANGED, change_data(change), key=change.external_id, accept=nonce), nonce)
+        return Changed(stored.id, change_from(stored.payload["data"])) if stored else None
+
+    async def refuse(self, external_id: str) -> None:
+        """The fact that something came and was not taken: its id alone, nothing of what it said."""
+        await self._tape.append([event(REFUSED, {}, key=external_id)], keep_first=True)
+
+    async def moved(self, moved: Moved) -> None:
+        """The fact that a chat goes on under another id."""
+        data = {"chat": moved.chat, "to": moved.to, "time": moved.time}
+        await self._tape.append([event(MOVED, data, key=moved.external_id)], keep_first=True)
+
+    async def moves(self) -> dict[str, str]:
+        """From the id of each chat that moved to the one it has now."""
+        return await self._tape.read(MovesView())
+
     async def open(self) -> tuple[Accepted, ...]:
         """The inbounds that no turn has finished, oldest first, with the turns begun for them."""
         mark = await self._tape.read(MarkView(MARK))
         return await self._tape.read(InboxView(mark))
+
+    async def changes(self) -> tuple[Changed, ...]:
+        """The changes that are not on their session tapes yet, oldest first."""
+        mark = await self._tape.read(MarkView(MARK))
+        return await self._tape.read(ChangesView(mark))
 
     async def mark(self) -> None:
         """Writes a bookkeeping anchor when enough was accepted since the last one, so that recovery reads little.
@@ -78,14 +128,13 @@ class Inbox:
             return
         self._unmarked = 0
         head = await self._tape.head()
-        still = await self.open()
-        await self._tape.append(
-            [mark_anchor(MARK, head, [{"id": one.id, "attempts": one.attempts} for one in still if one.id <= head])]
-        )
+        still = [{"id": one.id, "attempts": one.attempts} for one in await self.open() if one.id <= head]
+        still += [{"id": one.id, "attempts": 0} for one in await self.changes() if one.id <= head]
+        await self._tape.append([mark_anchor(MARK, head, still)])
 
 
-def done(ids: Sequence[int], *, turn: str, outcome: str) -> TapeEntry:
-    """The fact that a turn finished these inbounds."""
+def done(ids: Sequence[int], *, turn: str = "", outcome: str) -> TapeEntry:
+    """The fact that a turn finished these inbounds, or, without a turn, that nothing more is to be done for them."""
     return event(DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})
 
 

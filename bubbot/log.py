@@ -44,16 +44,17 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
 
 
 def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = ()) -> None:
-    """Logs from `level` (a key of `LEVELS`) to `stream` (stderr as it is now), without the `secrets`.
+    """Logs from `level` (a key of `LEVELS`) to `stream`, without the `secrets`.
 
-    `key=value` lines, or a form for people where the stream is a terminal. Libraries are heard from WARNING on.
+    No stream stands for stderr, also where that is replaced later: a line editor prints what comes there above itself.
+    `key=value` lines, or a form for people where the stream is a terminal now. Libraries are heard from WARNING on.
     A second call replaces the first; handlers of others stay. Raises `KeyError` for an unknown level.
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(old)
-    root.addHandler(_Handler(stream or sys.stderr, threshold, Redactor(secrets)))
+    root.addHandler(_Handler(stream, threshold, Redactor(secrets)))
     root.setLevel(max(threshold, logging.WARNING))
     for name in _OURS:
         logging.getLogger(name).setLevel(threshold)
@@ -86,11 +87,17 @@ class Redactor:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    def __init__(self, stream: TextIO, threshold: int, redactor: Redactor) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor) -> None:
+        super().__init__(stream or sys.stderr)
         self.redactor = redactor
         self._threshold = threshold
-        self.setFormatter(_Plain(redactor) if stream.isatty() else _KeyValue(redactor))
+        self._follows = stream is None
+        self.setFormatter(_Plain(redactor) if self.stream.isatty() else _KeyValue(redactor))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._follows:
+            self.stream = sys.stderr
+        super().emit(record)
 
     def filter(self, record: logging.LogRecord) -> bool:
         # Here and not only on loggers: some libraries set the level of their own.

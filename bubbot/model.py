@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from bubbot.tape.entry import JsonObject, thaw
 
@@ -24,7 +24,8 @@ class ModelTraits:
 
     `tools`: takes tool schemas. `first_assistant`: takes a conversation that opens with an assistant message.
     `short_prompt`: wants the persona and memory only, without the runtime contract. `context_tokens`: the size
-    of its context, where it is known. `notice`: a sentence people are shown when they open a chat with it.
+    of its context, where it is known. `notice`: a sentence people are shown when they open a chat with it. `images`:
+    sees images.
     """
 
     tools: bool = True
@@ -32,6 +33,7 @@ class ModelTraits:
     short_prompt: bool = False
     context_tokens: int | None = None
     notice: str | None = None
+    images: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,22 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """Tokens of a request that was not sent yet. `by` names the tokenizer that counted them.
+
+    `approximate`: a part of it has a form that only the provider knows, such as the tool schemas.
+    """
+
+    tokens: int
+    by: str
+    approximate: bool = False
+
+    def as_json(self) -> JsonObject:
+        """The count as a step records it."""
+        return {"tokens": self.tokens, "by": self.by} | ({"approximate": True} if self.approximate else {})
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of the answer, in order."""
 
@@ -141,6 +159,30 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Frees processes and connections; calling it twice is fine."""
+        ...
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A `Model` that can count with its own tokenizer, without a network."""
+
+    async def count(self, request: ModelRequest) -> Count | None:
+        """The tokens of the request; None where the model's own tokenizer is not at hand.
+
+        Asked only where a call follows, so it may wait for what the call needs too. Never stops the event loop.
+        """
+        ...
+
+
+@runtime_checkable
+class Transcribes(Protocol):
+    """A `Model` that writes down what somebody says in a recording."""
+
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+        """What is said. `name` is a file name whose suffix fits the bytes.
+
+        Raises a `ModelError` where it cannot, like `stream`; every wait within has its end.
+        """
         ...
 
 

@@ -5,11 +5,26 @@ One tape per channel instance, `bubbot/outbox/<channel>`. `docs/reference/tape-f
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from bubbot.channel import Part, Receipt
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
 from bubbot.views.bookkeeping import MarkView, mark_anchor
-from bubbot.views.outbox import ENDED, INTENT, MARK, RECEIPT, Intent, OutboxView, intent_data
+from bubbot.views.outbox import (
+    ENDED,
+    INTENT,
+    MARK,
+    PREVIEW,
+    RECEIPT,
+    Intent,
+    LiveView,
+    OutboxView,
+    SentView,
+    intent_data,
+    intent_from,
+    preview_key,
+)
 
 MARK_EVERY = 50
 """Receipts between two bookkeeping anchors."""
@@ -27,13 +42,18 @@ class Outbox:
         self._tape = tape
         self._unmarked: int | None = None
 
+    @property
+    def name(self) -> str:
+        """The name of the outbox tape."""
+        return self._tape.name
+
     async def receipt(self, intent: Intent, place: int, receipt: Receipt, *, resumed: bool) -> None:
         """The fact that a part arrived. `resumed`: an earlier process may have sent it already, so it may repeat."""
         data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
         if resumed:
             data["resumed"] = True
         await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], keep_first=True)
-        await self._mark()
+        await self._count()
 
     async def end(self, intent: Intent, reason: str) -> None:
         """The fact that an intent is given up, and why."""
@@ -41,25 +61,53 @@ class Outbox:
             [event(ENDED, {"intent": intent.id, "reason": reason}, key=f"ended:{intent.id}")], keep_first=True
         )
 
+    async def say(
+        self, session: str, key: str, parts: tuple[Part, ...], also: Mapping[str, Sequence[TapeEntry]]
+    ) -> Intent:
+        """An intent that no turn merges, with entries of other tapes in the same transaction. `key` names its cause."""
+        entry = intent(session, key, parts)
+        return intent_from((await self._tape.append([entry], keep_first=True, also=also))[0])
+
+    async def knows(self, message: str) -> bool:
+        """Whether one of the newest receipts is for the message with this id of the platform."""
+        return await self._tape.read(SentView(message))
+
+    async def live(self, inbound: int, session: str, message: str) -> None:
+        """The fact that the answer to an inbound is shown while it is written, in the message with this id."""
+        data = {"inbound": inbound, "session": session, "message": message}
+        await self._tape.append([event(PREVIEW, data, key=preview_key(inbound))], keep_first=True)
+
+    async def live_message(self, inbound: int) -> str:
+        """The id of that message; empty where there is none."""
+        return await self._tape.read(LiveView(inbound)) if inbound else ""
+
     async def open(self) -> tuple[Intent, ...]:
         """The intents with parts that have no receipt, oldest first."""
         mark = await self._tape.read(MarkView(MARK))
         return await self._tape.read(OutboxView(mark))
 
-    async def _mark(self) -> None:
+    async def sessions_of(self, digest: str) -> tuple[str, ...]:
+        """The sessions of the open intents with a file of this digest."""
+        owed = [one for one in await self.open() if any(part.file and part.file.digest == digest for part in one.parts)]
+        return tuple(dict.fromkeys(one.session for one in owed))
+
+    async def _count(self) -> None:
         if self._unmarked is None:  # earlier processes may have lived for one message only
             last, head = await self._tape.read(MarkView(MARK)), await self._tape.head()
             self._unmarked = last.passed(head)
         else:
             self._unmarked += 1
-        if self._unmarked < MARK_EVERY:
-            return
+        if self._unmarked >= MARK_EVERY:
+            await self.mark()
+
+    async def mark(self) -> None:
+        """Writes a bookkeeping anchor, so that the next start reads from here on."""
         self._unmarked = 0
         head = await self._tape.head()
         still = [{"id": one.id, "sent": sorted(one.sent)} for one in await self.open() if one.id <= head]
         await self._tape.append([mark_anchor(MARK, head, still)])
 
 
-def intent(session: str, turn: str, parts: tuple[Part, ...], *, place: int = 0) -> TapeEntry:
-    """The intent to say something, as the entry that is merged with its turn."""
-    return event(INTENT, intent_data(session, turn, parts), key=f"{turn}:{place}")
+def intent(session: str, turn: str, parts: tuple[Part, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:
+    """The intent to say something, as the entry that is merged with its turn. `inbound`: the first one it answers."""
+    return event(INTENT, intent_data(session, turn, parts, inbound), key=f"{turn}:{place}")

@@ -24,8 +24,9 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
+from bubbot.settings_channels import ChannelSettings
+from bubbot.settings_model import AttachmentSettings, Section
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
-from bubbot.settings_model import Section
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
     DAY,
@@ -99,6 +100,13 @@ class ToolSettings(Section):
     )
 
 
+class HttpSettings(Section):
+    """`[http]`: where platforms call channels that use webhooks; nothing listens where none does."""
+
+    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
+    port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
+
+
 class LogSettings(Section):
     """`[log]`: what the operator reads on stderr."""
 
@@ -122,8 +130,10 @@ class Settings(BaseSettings):
     context: ContextSettings = ContextSettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolSettings = ToolSettings()
+    attachments: AttachmentSettings = AttachmentSettings()
+    http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
-    # Not parsed here: each adapter knows its own keys. Left out of `repr`, because it holds tokens.
+    # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
 
     @classmethod
@@ -158,16 +168,17 @@ class Setting:
     section: str
     key: str
     type: str
-    default: str | int | float | list[str] | None
+    default: str | int | float | bool | list[str] | None
     description: str
 
 
 def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
-    for section, model in _SECTIONS.items():
+    tables: Mapping[str, type[Section]] = {**_SECTIONS, "channels.<name>": ChannelSettings}
+    for section, model in tables.items():
         for key, field in model.model_fields.items():
-            yield Setting(section, key, wanted(field).removeprefix("a "), field.default, field.description or "")
-    yield Setting("channels.<name>", "kind", "text", None, "The adapter; where it is not set, the name.")
+            default = None if field.is_required() else field.default
+            yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
 
 
 def default_home() -> Path:
@@ -237,6 +248,12 @@ def terminal_style() -> str:
     """What the terminal wants by its environment: `dumb` (lines only), `plain` (no colours) or `colour`."""
     dumb, plain = _variables().get("TERM", "dumb") == "dumb", _variables().get("NO_COLOR")
     return "dumb" if dumb else "plain" if plain else "colour"
+
+
+def runtime_folder() -> Path | None:
+    """The user's own folder for sockets (`XDG_RUNTIME_DIR`); None where the system has none."""
+    named = _variables().get("XDG_RUNTIME_DIR")
+    return Path(named) if named else None
 
 
 _SECTIONS: Mapping[str, type[Section]] = {

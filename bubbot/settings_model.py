@@ -1,4 +1,4 @@
-"""`[model]` of the settings, and what all sections share."""
+"""`[model]` and `[attachments]` of the settings, and what all sections share."""
 
 from __future__ import annotations
 
@@ -65,3 +65,21 @@ class ModelSettings(Section):
         description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
     )
     threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
+
+
+class AttachmentSettings(Section):
+    """`[attachments]`: what becomes of files that come with messages, and how large those may be that are sent."""
+
+    max_bytes: Whole = Field(
+        default=20_000_000,
+        ge=1000,
+        le=1_000_000_000,
+        description="Bytes of one file, in and out; larger ones are refused.",
+    )
+    max_inline: Whole = Field(
+        default=20_000, ge=0, le=1_000_000, description="Characters of a text file that the model is shown at once."
+    )
+    images: bool = Field(default=True, description="Whether models that see are shown images.")
+    transcription: str = Field(
+        default="", description="The model that writes down voice messages, `provider/model`; empty for none."
+    )

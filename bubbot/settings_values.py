@@ -15,7 +15,14 @@ from pydantic.fields import FieldInfo
 DAY = 86400.0
 """The longest time limit, in seconds."""
 
-_WORDS = {int: "a whole number", float: "a number", str: "a text", Path: "a path", SecretStr: "a secret text"}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    SecretStr: "a secret text",
+}
 
 
 def _no_bool(value: object) -> object:
@@ -72,6 +79,9 @@ Address = Annotated[
 ]
 Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
 Names = Annotated[list[str], BeforeValidator(_split)]
+Id = Annotated[str, "id"]
+Ids = list[Id]
+"""Numeric ids as text; who takes them checks them."""
 Zone = Annotated[str, AfterValidator(_zone)]
 Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
@@ -83,7 +93,7 @@ def wanted(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(options)}"
     if get_origin(field.annotation) is list:
-        return "a list of texts"
+        return "a list of numeric ids" if options[0] == Id else "a list of texts"
     words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))
     for mark in field.metadata:
         match mark:

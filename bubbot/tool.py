@@ -147,10 +147,14 @@ class Toolbox:
         """The tool of this name, with dots or underscores. Raises `ToolError` with the closest ones."""
         found = self._names.get(name)
         if found is None:
-            close = get_close_matches(name, self._names, n=3, cutoff=0.5)
+            close = self.near(name)
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
         return found
+
+    def near(self, name: str) -> list[str]:
+        """Names that look like this one, closest first."""
+        return get_close_matches(name, self._names, n=3, cutoff=0.5)
 
     def for_model(self, role: Role) -> tuple[Tool, ...]:
         """The tools a model may call on behalf of this role."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Literal
 
-from bubbot.channel import Inbound, Role, Sender
+from bubbot.channel import Deletion, Edit, File, Inbound, Reaction, Role, Sender
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
+from bubbot.texts import Texts
 
-Status = Literal["answered", "silent", "failed", "stopped"]
+Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
+"""How a turn ended. `too_old`: its messages were recorded, and the chat was told that they came too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,26 @@ class Accepted:
     attempts: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What changes a session's tape without a turn: its id on the inbox tape, and a change of an earlier message, or
+    a message that is only heard."""
+
+    id: int
+    event: Edit | Deletion | Reaction | Inbound
+
+
+async def nobody_joins() -> None:
+    """For turns that nothing can join."""
+
+
 @dataclass
 class Turn:
     """What a tool may touch. `tape` is the turn's fork, never its parent.
 
-    `message_ids` are the entries on the tape that the turn answers; `zone` is the chat's time zone.
+    `message_ids` are the entries on the tape that the turn answers; `zone` is the chat's time zone. `join` takes in
+    messages that came since and may steer the turn; it is called between two steps. `texts` are the bot's own sentences in
+    the language of the chat. `files` are sent with the answer; `notices` are sentences of the bot that stand before it.
     """
 
     id: str
@@ -42,6 +59,10 @@ class Turn:
     message_ids: list[int] = field(default_factory=list)
     origin: str = "human"
     after_results: list[tuple[str, JsonObject]] = field(default_factory=list)
+    join: Callable[[], Awaitable[None]] = nobody_joins
+    texts: Texts = field(default_factory=Texts)
+    files: list[File] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Opens a new window once the running step's results are on the tape (T7)."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, CommandInfo, Inbound, Role
-from bubbot.errors import BubbotError, ConfigError, ModelError
+from bubbot.channel import Channel, ChannelOptions, CommandInfo, Inbound, kept_aside
+from bubbot.errors import ConfigError, ModelError
+from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
+from bubbot.gateway.line import Line, LineRules, make_line
 from bubbot.gateway.outbound import Deliverer
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home, WriterLock
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.model import Model, ModelOptions
-from bubbot.models import litellm_sizes, local
+from bubbot.model import Model
 from bubbot.models.lazy import LazyModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
@@ -31,32 +33,37 @@ from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import CallRunner, ToolSettings
 from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import Composer, ComposeSettings
+from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
-from bubbot.runtime.recovery import recover
+from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
-from bubbot.runtime.session import ChannelLink, SessionDeps
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
+from bubbot.supervise import task_group
 from bubbot.tape.entry import timestamp
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
+from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool
+from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
-from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
+from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools, typed_commands
 from bubbot.tools.tape import tape_tools
 from bubbot.turn import Turn, TurnResult
+from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
+from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names
+
+log = logging.getLogger(__name__)
 
 CONCURRENT_TURNS = 8
 """Turns of different sessions at once."""
 STDIN = "stdin"
-LITELLM = "litellm"
-"""The model plugin for every `provider/model` that is no plugin itself."""
 
 
 def now() -> datetime:
@@ -81,21 +88,50 @@ class Wrap:
 
 @dataclass
 class App:
-    """A bot with one channel, ready to run. `models` has the model of each session, `model` is that of the deployment.
+    """A bot, ready to run: its lines by the name of their channel. `models` has the model of each session.
 
-    `held` are merged intents not delivered yet, where `hold` was asked for.
+    `opened` is the store itself, without wraps; `commands` are those people may type; `group` owns every long-lived task.
     """
 
     store: TapeStore
-    model: Model
-    channel: Channel
-    gate: InboundGate
-    deliverer: Deliverer
-    runtime: AppRuntime
-    inbox: Inbox
-    workspace: str
+    opened: SqliteStore
     models: SessionModels
-    held: list[Intent] = field(default_factory=list)
+    runtime: AppRuntime
+    lines: Mapping[str, Line]
+    workspace: str
+    commands: Sequence[CommandInfo]
+    group: asyncio.TaskGroup
+
+    @property
+    def line(self) -> Line:
+        """The only line, of a bot in a terminal or a pipe."""
+        (line,) = self.lines.values()
+        return line
+
+    @property
+    def model(self) -> Model:
+        """The deployment's own model."""
+        return self.models.default
+
+    @property
+    def channel(self) -> Channel:
+        """That of the only line."""
+        return self.line.channel
+
+    @property
+    def gate(self) -> InboundGate:
+        """That of the only line."""
+        return self.line.gate
+
+    @property
+    def deliverer(self) -> Deliverer:
+        """That of the only line."""
+        return self.line.deliverer
+
+    @property
+    def held(self) -> list[Intent]:
+        """Merged intents not delivered yet, where `hold` was asked for."""
+        return self.line.held if self.line.held is not None else []
 
     async def warm(self, session: str) -> None:
         """Begins to load the session's model in the background, where loading takes long."""
@@ -113,10 +149,21 @@ class App:
 
         Other sessions of the channel keep theirs until they are opened.
         """
-        recovered = await recover(self.store, [self.inbox], lambda name: _service(self.store, name))
+        recovered = await self._recovered()
         if deliver:
             await self.deliverer.resume(session)
-        return [self.gate.resume(one) for one in recovered.open if one.inbound.session == session]
+        return self.line.take_up(recovered, session)
+
+    async def recover_all(self) -> int:
+        """Takes up everything an earlier process left open on these channels; says how many messages that are."""
+        recovered = await self._recovered()
+        for line in self.lines.values():
+            await line.deliverer.resume(queued=True)
+        return sum(len(line.take_up(recovered)) for line in self.lines.values())
+
+    async def _recovered(self) -> Recovered:
+        inboxes = [line.inbox for line in self.lines.values()]
+        return await recover(self.store, inboxes, lambda name: _service(self.store, name))
 
     async def ask(self, inbound: Inbound) -> TurnResult:
         """Accepts an inbound and waits for its turn. Raises `ConfigError` for an external id that came before."""
@@ -144,69 +191,106 @@ async def open_app(
     `hold` keeps answers in `App.held` instead of delivering them. Raises `HomeLocked`, `ConfigError` or
     `StoreError` where it cannot start.
     """
-    wrap = wrap or Wrap()
+
+    async def lines(maker: Maker) -> list[Line]:
+        table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
+        return [await maker.line(maker.channel(STDIN, table), LineRules(one_lane=True), hold=hold)]
+
+    async with open_bot(settings, home, lines, wrap or Wrap()) as app:
+        yield app
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes the lines of a bot that is being put together."""
+
+    store: TapeStore
+    home: Home
+    wrap: Wrap
+    group: asyncio.TaskGroup
+    workspace: str
+    commands: Callable[[], Sequence[CommandInfo]]
+
+    def service(self, tape: str) -> TapeService:
+        """A tape that belongs to no session."""
+        return _service(self.store, tape)
+
+    def channel(self, name: str, table: Mapping[str, Any]) -> Channel:
+        """The adapter of the channel with this name and these settings."""
+        given = {"commands": self.commands, **table}
+        options = ChannelOptions(name, self.home.path, lambda: timestamp(now()), new_id, given, self.blob(name))
+        try:
+            make = plugins.load("bubbot.channels", str(table.get("kind", name)))
+        except ConfigError as error:
+            raise ConfigError(f"[channels.{name}] kind: {error}") from error
+        channel: Channel = make(options)
+        return channel
+
+    def blob(self, name: str) -> Callable[[str], Awaitable[bytes]]:
+        """Reads the files that the channel with this name is to send."""
+        outbox = Outbox(self.service(outbox_tape(name)))
+        return outgoing(self.store, outbox, lambda session: session_tape(self.workspace, session))
+
+    async def line(self, channel: Channel, rules: LineRules, *, hold: bool = False) -> Line:
+        """The line of a channel; `hold` keeps its answers back."""
+        wrapped = self.wrap.channel(channel)
+        inbox = Inbox(self.service(inbox_tape(wrapped.name)), new_id)
+        outbox = Outbox(self.service(outbox_tape(wrapped.name)))
+        return await make_line(wrapped, inbox, outbox, rules, now=now, spawn=self.group.create_task, hold=hold)
+
+
+@asynccontextmanager
+async def open_bot(
+    settings: Settings, home: Home, lines: Callable[[Maker], Awaitable[list[Line]]], wrap: Wrap, address: str = ""
+) -> AsyncIterator[App]:
+    """A bot with the lines that `lines` makes, holding the home's lock until the block ends.
+
+    `address`: where other processes of this home reach it.
+    """
     async with AsyncExitStack() as stack:
         home.ensure()
-        stack.enter_context(WriterLock(home))
+        stack.enter_context(WriterLock(home, address))
         opened = await open_store(home.database, salt=os.urandom, now=now)
         stack.push_async_callback(opened.aclose)
         workspace = await opened.workspace(str(home.path.resolve()))
         store = wrap.store(opened)
         model = wrap.model(choose_model(settings, home))
-        models = SessionModels(model, lambda name: wrap.model(choose_model(settings, home, name)), _model_names)
+        models = SessionModels(model, lambda name: wrap.model(choose_model(settings, home, name)), model_names)
         stack.push_async_callback(models.aclose)
+        transcriber = choose_transcriber(settings, home)
+        if transcriber is not None:
+            stack.push_async_callback(transcriber.aclose)
+        group = await stack.enter_async_context(task_group())
         commands: list[CommandInfo] = []
-        given = {"commands": lambda: tuple(commands), **(channel_settings or {})}
-        channel = wrap.channel(_channel(STDIN, settings, home, given))
-        group = await stack.enter_async_context(_task_group())
-        ports = _Ports(store, models, channel, workspace)
-        app, toolbox = _assembled(settings, home, ports, group, wrap, hold=hold)
-        commands += _typed(toolbox)
-        yield app
+        made = await lines(Maker(store, home, wrap, group, workspace, lambda: tuple(commands)))
+        by_name = {line.channel.name: line for line in made}
+        ports = _Ports(store, models, by_name, workspace, _texts(settings), transcriber)
+        runtime, toolbox = _assembled(settings, home, ports, group, wrap)
+        commands += typed_commands(toolbox, ports.texts)
+        yield App(store, opened, models, runtime, ports.lines, workspace, commands, group)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ports:
     store: TapeStore
     models: SessionModels
-    channel: Channel
+    lines: Mapping[str, Line]
     workspace: str
-
-
-@asynccontextmanager
-async def _task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """The one task group; an error in it comes out as itself and not as a group of one."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            yield group
-    except BaseExceptionGroup as many:
-        raise _first(many) from many
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error of a group that is one of ours, else the first one."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    leaves = [_first(inner) for inner in error.exceptions]
-    return next((leaf for leaf in leaves if isinstance(leaf, BubbotError)), leaves[0])
+    texts: Texts
+    transcriber: LazyModel | None
 
 
 def _assembled(
-    settings: Settings, home: Home, ports: _Ports, group: asyncio.TaskGroup, wrap: Wrap, *, hold: bool
-) -> tuple[App, Toolbox]:
-    channel, store, show = ports.channel, ports.store, PreviewSink({ports.channel.name: ports.channel})
-    inbox = Inbox(_service(store, inbox_tape(channel.name)), new_id)
-    deliverer = Deliverer(channel, Outbox(_service(store, outbox_tape(channel.name))), waits=())
-    held: list[Intent] = []
+    settings: Settings, home: Home, ports: _Ports, group: asyncio.TaskGroup, wrap: Wrap
+) -> tuple[AppRuntime, Toolbox]:
+    store, lines, texts = ports.store, ports.lines, ports.texts
+    show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
+    traces = [tape for line in lines.values() for tape in (line.inbox.name, line.outbox.name)]
+    toolbox, loop = _loop(settings, home, ports.models, traces, wrap, show=show)
 
-    async def deliver(_: str, intent: Intent) -> None:
-        if hold:
-            held.append(intent)
-        else:
-            await deliverer.deliver(intent)
+    async def deliver(channel: str, intent: Intent) -> None:
+        await lines[channel].deliver(intent)
 
-    link = ChannelLink(channel.name, inbox.name, outbox_tape(channel.name), channel.parts, lambda _sender: Role.OWNER)
-    toolbox, loop = _loop(settings, home, ports.models, (inbox.name, link.outbox), wrap, show=show)
     deps = SessionDeps(
         loop=loop,
         now=now,
@@ -216,15 +300,17 @@ def _assembled(
         limit=asyncio.Semaphore(CONCURRENT_TURNS),
         deliver=deliver,
         show=show,
+        texts=texts,
+        intake=intake_of(settings, ports.transcriber, texts),
     )
 
     def tape(session: str) -> TapeService:
         return _service(store, session_tape(ports.workspace, session), session)
 
-    runtime = AppRuntime({channel.name: link}, deps, tape, group)
-    gate = InboundGate(inbox, runtime, deliverer.tell)
-    model = ports.models.default
-    return App(store, model, channel, gate, deliverer, runtime, inbox, ports.workspace, ports.models, held), toolbox
+    runtime = AppRuntime({name: line.link for name, line in lines.items()}, deps, tape, group)
+    for line in lines.values():
+        line.open_gate(runtime, texts)
+    return runtime, toolbox
 
 
 def _loop(
@@ -234,7 +320,13 @@ def _loop(
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
         models.of,
-        ComposeSettings(settings.context.selector, prompt, settings.memory.retention_days, settings.memory.recent_days),
+        ComposeSettings(
+            settings.context.selector,
+            prompt,
+            settings.memory.retention_days,
+            settings.memory.recent_days,
+            images=IMAGES_SHOWN if settings.attachments.images else 0,
+        ),
         lambda role: toolbox.specs(role),  # noqa: PLW0108 - the toolbox is made below
     )
     toolbox = Toolbox(
@@ -243,10 +335,16 @@ def _loop(
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            reset_tool(traces, lambda session, text: _export(home, session, text)),
+            *status_tools(models),
+            reset_tool(
+                traces,
+                lambda session, text: _export(home, session, text),
+                lambda session: _forget(home, session),
+            ),
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),
+            *file_tools(settings.attachments.max_bytes),
             *wrap.tools,
         ]
     )
@@ -264,13 +362,11 @@ def _loop(
     return toolbox, AgentLoop(commands, runner, has_model=has_model)
 
 
-def _typed(toolbox: Toolbox) -> list[CommandInfo]:
-    """The commands as people type them."""
-    return [
-        CommandInfo(name, one.summary.partition(". ")[0].rstrip("."), tuple(one.args.model_fields))
-        for one in toolbox
-        for name in one.commands or (one.name,)
-    ]
+def _texts(settings: Settings) -> Texts:
+    texts = Texts(settings.bot.language)
+    if not texts.translated:
+        log.warning("no sentences in %r yet: English is used", texts.language, extra={"action": "texts.missing"})
+    return texts
 
 
 def _export(home: Home, session: str, text: str) -> str:
@@ -283,53 +379,10 @@ def _export(home: Home, session: str, text: str) -> str:
     return str(path)
 
 
-def _model_names() -> list[str]:
-    """The models there are; of a provider, the form of their names."""
-    known = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
-    return list((known | {LITELLM: "provider/model"}).values())
-
-
-def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
-    """The model of this name, else the configured one; where none is, the demonstration model if it is installed.
-
-    Raises `ConfigError`.
-    """
-    name = name or settings.model.name
-    if not name:
-        if not local.available():
-            return UnconfiguredModel()
-        name = "local"
-    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
-    values = _model_values(settings)
-    options = ModelOptions(name, home.path, values)
-    if provider in known and provider != LITELLM:
-        model: Model = plugins.load("bubbot.models", provider)(options)
-        return model
-    if not name.partition("/")[2]:
-        ours = ", ".join(sorted({*known} - {LITELLM}))
-        raise ConfigError(
-            f"[model] name is {name!r}; it has to be 'provider/model', such as 'openai/gpt-4o', or one of {ours}. "
-            "Leave it out for the demonstration model"
-        )
-    traits = litellm_sizes.traits(
-        name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
-    )
-    return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
-
-
-def _model_values(settings: Settings) -> dict[str, Any]:
-    """What a model is given of `[model]`: all but its name."""
-    values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"}, exclude_none=True)
-    for secret in values.keys() & {"api_key"}:
-        values[secret] = values[secret].get_secret_value()
-    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
-
-
-def _channel(name: str, settings: Settings, home: Home, given: Mapping[str, Any]) -> Channel:
-    table = {**settings.channels.get(name, {}), **given}
-    options = ChannelOptions(name, home.path, lambda: timestamp(now()), new_id, table)
-    channel: Channel = plugins.load("bubbot.channels", str(table.get("kind", name)))(options)
-    return channel
+def _forget(home: Home, session: str) -> None:
+    """Removes what channels keep of a session in files."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(kept_aside(home.path, session))
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from bubbot.channel import (
     Unparsed,
 )
 from bubbot.errors import DeliveryFailed
+from channels.saved import parts_of, saved
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of one line; what is longer is set aside, its first bytes kept."""
@@ -38,6 +39,7 @@ class StdinChannel:
 
     def __init__(self, options: ChannelOptions) -> None:
         self.name = options.name
+        self._options = options
         self._chat = str(options.settings.get("chat") or "default")
         self._write: Callable[[str], None] = options.settings.get("write") or self._print
         self._now = options.now
@@ -82,13 +84,14 @@ class StdinChannel:
         return Inbound(self.name, external_id, self._chat, OWNER, text.rstrip("\r\n"), self._now())
 
     def parts(self, outbound: Outbound) -> Sequence[Part]:
-        """One part: a terminal takes any length."""
-        return [Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
+        """One part for the text: a terminal takes any length; one for each file, which is saved."""
+        return parts_of(outbound)
 
     async def send(self, part: Part) -> Receipt:
-        """Prints the part."""
+        """Prints the part; of a file, where it was saved."""
+        text = await saved(self._options, part.file) if part.file else part.text
         try:
-            await asyncio.to_thread(self._write, part.text)
+            await asyncio.to_thread(self._write, text)
         except (OSError, ValueError) as error:
             raise DeliveryFailed(f"standard output is gone ({error}); the answer waits for the next chat") from error
         self._prompt()

@@ -1,31 +1,23 @@
 """The terminal as a channel: a line editor below, the conversation above.
 
-What is being written is shown between the two and printed for good once it is whole, so that a window made narrower
-or wider has nothing to garble but text that stands.
+What is being written is shown between the two and printed for good once it is whole. Meanwhile the cursor waits above
+it, so that it can be erased exactly when the window was made narrower or wider.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import in_terminal
 from prompt_toolkit.completion import CompleteEvent
-from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from bubbot.channel import (
@@ -45,8 +37,12 @@ from bubbot.channel import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    kept_aside,
 )
 from bubbot.errors import DeliveryFailed
+from channels.saved import parts_of, saved
+from channels.terminal_history import TypedLines
+from channels.terminal_screen import Output, Parked, printed_above
 from channels.terminal_view import CommandCompleter, dim, harmless, markdown, rows, tool_line
 
 PROMPT = "> "
@@ -54,8 +50,6 @@ OWNER = Sender("0", "owner")
 """Whoever can type here can read the database too."""
 LEAVE = "Ctrl-D or ,quit leaves."
 WAITING = "Waiting for the answer that is under way; Ctrl-C stops it."
-HISTORY = "terminal_history"
-"""The file in the home folder with what was typed, for the arrow keys."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BEAT = 0.2
 """Seconds between two signs of life."""
@@ -66,7 +60,9 @@ ACCEPTED = 5.0
 MENU = 6
 """Rows for completions."""
 LIVE = 6
-"""Rows of a text that is being written: what a window made narrower can leave behind of it is little."""
+"""Rows of a text that is being written."""
+FEWEST = 2
+"""Those that are shown in any case: the command that began the chat, and its first line, stand above them."""
 HINT = "  (Ctrl-C stops)"
 
 
@@ -88,26 +84,28 @@ class TerminalChannel:
 
     def __init__(self, options: ChannelOptions) -> None:
         self.name = options.name
+        self._options = options
         self._chat = str(options.settings.get("chat") or "default")
         self._colour = bool(options.settings.get("colour", True))
         commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
         self._completer = CommandCompleter(commands)
-        self._home = options.home
+        self._typed = TypedLines(kept_aside(options.home, f"{options.name}:{self._chat}"))
         self._now = options.now
         self._process = options.new_id()
         self._live = _Live()
         self._lines: asyncio.Queue[Inbound] = asyncio.Queue()
         self._prints: asyncio.Queue[tuple[str, asyncio.Future[None] | None]] = asyncio.Queue()
         self._stops: asyncio.Queue[Stop] = asyncio.Queue()
+        self._stands = 0  # rows above the line editor, at least
         self._calm = asyncio.Event()
         self._open = False
-        self._output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
+        self._output = Output()
         self._session: PromptSession[str] | None = None
 
     async def run(self, receive: Receive) -> None:
         """Reads until Ctrl-D, `,quit`, or the end of the terminal."""
         async with self._helpers(receive):
-            with patch_stdout(raw=True):
+            with printed_above(self._put):
                 left = await self._read()
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._ask_to_stop)
                 if left and self._live.busy:
@@ -149,6 +147,7 @@ class TerminalChannel:
             if not text:
                 continue
             number += 1
+            self._stands += 1
             self._live.busy = True
             self._calm.clear()
             external_id = f"{self._process}-{number}"
@@ -178,11 +177,13 @@ class TerminalChannel:
                 self._redraw()
 
     def parts(self, outbound: Outbound) -> Sequence[Part]:
-        """One part: a terminal takes any length."""
-        return [Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
+        """One part for the text: a terminal takes any length; one for each file, which is saved."""
+        return parts_of(outbound)
 
     async def send(self, part: Part) -> Receipt:
         """Prints the part: as Markdown what a model has just written, as it stands what commands say."""
+        if part.file:
+            part = replace(part, text=await saved(self._options, part.file))
         answer, self._live.answer = self._live.answer, ""
         before = part.text.removesuffix(answer) if answer else part.text
         shown = [harmless(before).rstrip("\n")] if before.strip() or not answer else []
@@ -220,6 +221,7 @@ class TerminalChannel:
                     self._put(dim(harmless(live.text), colour=self._colour))
                 self._live = _Live(answer=live.text if status == "answered" else "", frame=live.frame)
                 self._calm.set()
+                self._forget_erased()
         self._redraw()
 
     def _markdown(self, text: str) -> str:
@@ -244,8 +246,7 @@ class TerminalChannel:
             while True:
                 text, done = await self._prints.get()
                 try:
-                    async with in_terminal():
-                        self._write(text)
+                    self._print(text)
                 except (OSError, ValueError) as error:
                     if done is not None:
                         done.set_exception(error)
@@ -255,11 +256,25 @@ class TerminalChannel:
                 self._prints.task_done()
         finally:
             while not self._prints.empty():
-                _, done = self._prints.get_nowait()
-                if done is not None and not done.done():
+                text, done = self._prints.get_nowait()
+                if done is None:
+                    with suppress(OSError, ValueError):
+                        self._write(text)
+                elif not done.done():
                     done.set_exception(OSError("it was closed"))
 
+    def _print(self, text: str) -> None:
+        """Prints above the line editor, which keeps the keyboard meanwhile."""
+        app = self._session.app if self._session is not None else None
+        if app is None or not app.is_running:
+            self._write(text)
+            return
+        app.renderer.erase()
+        self._write(text)
+        app.renderer.render(app, app.layout)
+
     def _write(self, text: str) -> None:
+        self._stands += text.count("\n") + 1
         self._output.write_raw(text.replace("\n", "\r\n") + "\r\n")
         self._output.flush()
 
@@ -267,13 +282,19 @@ class TerminalChannel:
         if self._session is not None:
             self._session.app.invalidate()
 
+    def _forget_erased(self) -> None:
+        """Where the session was erased, the arrow keys find nothing of it any more; what is being typed stays."""
+        if self._session is not None and self._typed.was_erased():
+            buffer = self._session.default_buffer
+            buffer.reset(document=buffer.document)
+
     def _editor(self) -> PromptSession[str]:
         depth = None if self._colour else ColorDepth.DEPTH_1_BIT
         session: PromptSession[str] = PromptSession(
             self._message,
             multiline=True,
             prompt_continuation="  ",
-            history=_history(self._home),
+            history=self._typed,
             completer=self._completer,
             complete_while_typing=Condition(lambda: session.default_buffer.text.startswith(",")),
             reserve_space_for_menu=MENU,
@@ -284,6 +305,7 @@ class TerminalChannel:
             output=self._output,
         )
         session.app.min_redraw_interval = REDRAW
+        session.app.layout.container = Parked(session.app.layout, lambda: self._live.busy and not session.app.is_done)
         return session
 
     def _message(self) -> StyleAndTextTuples:
@@ -292,7 +314,9 @@ class TerminalChannel:
         if not live.busy or (self._session is not None and self._session.app.is_done):
             return [("", PROMPT)]
         size = self._output.get_size()
-        width, most = max(len(HINT) + 2, size.columns - 1), min(LIVE, max(1, size.rows - MENU - 2))
+        width = max(len(HINT) + 2, size.columns - 1)
+        # No more than stand above: where tmux folds rows, it moves as many away at the top, and there nothing is erased.
+        most = min(LIVE, max(FEWEST, self._stands), max(1, size.rows - MENU - 2))
         what = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
         sign = rows(" ".join(harmless(what).split()), width - len(HINT) - 2, 99)[0]
         text = rows(live.text, width, most) if live.text else []
@@ -326,6 +350,7 @@ class TerminalChannel:
                 buffer.start_completion(insert_common_part=True)
 
         @keys.add("escape", "enter")
+        @keys.add("escape", "c-j")  # as it arrives where it was typed before the editor was there
         def _new_line(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
 
@@ -339,34 +364,6 @@ class TerminalChannel:
             self._put(dim(LEAVE, colour=self._colour))
 
         return keys
-
-
-def _size() -> Size:
-    try:
-        size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
-    except (OSError, ValueError):
-        return Size(rows=24, columns=80)
-    return Size(rows=size.lines or 24, columns=size.columns or 80)
-
-
-class _History(FileHistory):
-    """What was typed, in a file of the home folder; a disk that is full costs the line, not the chat."""
-
-    def store_string(self, string: str) -> None:
-        """See `History`."""
-        with suppress(OSError):
-            super().store_string(string)
-
-
-def _history(home: Path) -> History:
-    path = home / HISTORY
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)
-        path.read_bytes()
-    except OSError:
-        return InMemoryHistory()
-    return _History(str(path))
 
 
 def create(options: ChannelOptions) -> TerminalChannel:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Inbound, Outbound, Part, Receipt, Receive, Role, Sender
-from bubbot.errors import ConfigError, DeliveryFailed
+from bubbot.channel import Attachment, Inbound, Outbound, Part, Receipt, Receive, Role, Sender, no_blob
+from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
+from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
-from bubbot.gateway.outbound import Deliverer
+from bubbot.gateway.line import Line, LineRules, make_line
+from bubbot.gateway.outbound import Deliverer, Patience
+from bubbot.gateway.previews import PreviewSink
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.models.scripted import ScriptedModel
@@ -22,19 +25,23 @@ from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import CallRunner, ToolSettings
 from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import Composer, ComposeSettings
+from bubbot.runtime.intake import Intake
+from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
-from bubbot.runtime.session import ChannelLink, SessionDeps
+from bubbot.runtime.waiting import WaitingRules
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
+from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool
+from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
@@ -97,13 +104,18 @@ def calls(name: str, /, *, call_id: str | None = None, **arguments: Any) -> dict
 
 
 class KeptChannel:
-    """See `Channel`. `sent` are the parts that went out; each error of `failures` meets one sending, oldest first."""
+    """See `Channel` and `Fetches`. `sent` are the parts that went out; each error of `failures` meets one sending,
+    oldest first. `files` are what can be fetched, `fetched` what was asked for, `received` the files that went out."""
 
     def __init__(self, name: str = CHANNEL) -> None:
         self.name = name
         self.sent: list[Part] = []
         self.failures: list[DeliveryFailed] = []
         self.limit = 1_000_000
+        self.files: dict[str, bytes | list[bytes | BaseException]] = {}
+        self.fetched: list[str] = []
+        self.received: dict[str, bytes] = {}
+        self.blob: Callable[[str], Awaitable[bytes]] = no_blob
 
     async def run(self, receive: Receive) -> None:
         """Receives nothing by itself."""
@@ -113,14 +125,31 @@ class KeptChannel:
         """Cut every `limit` characters."""
         text = outbound.text
         pieces = [text[start : start + self.limit] for start in range(0, len(text), self.limit)] or [""]
-        return [Part(outbound.chat, piece, outbound.thread, outbound.reply_to) for piece in pieces]
+        files = [Part(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
+        if files and not text:
+            pieces = []
+        return [*(Part(outbound.chat, piece, outbound.thread, outbound.reply_to) for piece in pieces), *files]
 
     async def send(self, part: Part) -> Receipt:
         """Keeps the part."""
         if self.failures:
             raise self.failures.pop(0)
+        if part.file:
+            file = part.file
+            self.received[file.name] = file.text.encode() if file.text else await self.blob(file.digest)
         self.sent.append(part)
         return Receipt(f"p{len(self.sent)}")
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """What the platform has under the reference: bytes, or errors that come first. Stops reading at the limit."""
+        self.fetched.append(attachment.reference)
+        waiting = self.files[attachment.reference]
+        found = waiting.pop(0) if isinstance(waiting, list) else waiting
+        if isinstance(found, BaseException):
+            raise found
+        if len(found) > limit:
+            raise FetchFailed(f"it has more than {limit} bytes")
+        return found
 
     @property
     def texts(self) -> list[str]:
@@ -135,7 +164,8 @@ def no_other(name: str) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a bench is made with, where a test needs something else than usual."""
+    """What a bench is made with, where a test needs something else than usual. With `rules` it is a line as the daemon
+    has them, and `role`, `waits` and (where the channel can show answers) `show` do not count."""
 
     tools: Sequence[Tool] = ()
     role: Role = Role.OWNER
@@ -147,15 +177,23 @@ class Options:
     zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
     show: Show = show_nothing
     load: Callable[[str], Model] = no_other
+    texts: Texts = Texts()  # noqa: RUF009 - frozen
+    intake: Intake = field(default_factory=Intake)
+    waiting: WaitingRules = field(default_factory=WaitingRules)
+    max_file: int = 1_000_000
+    rules: LineRules | None = None
+    clock: SteppingClock | None = None
 
 
 @dataclass
 class Bench:
-    """A running bot of one channel. `exported` are the memories that resets wrote."""
+    """A running bot of one channel. `exported` are the memories that resets wrote, `forgotten` the sessions
+    whose files were to go."""
 
     store: TapeStore
     model: Model
     channel: KeptChannel
+    line: Line
     app: AppRuntime
     inbox: Inbox
     outbox: Outbox
@@ -163,13 +201,18 @@ class Bench:
     gate: InboundGate
     toolbox: Toolbox
     exported: dict[str, str]
+    forgotten: list[str]
     service: Callable[[str], TapeService]
     new_id: CountingIds
 
-    def inbound(self, text: str, *, chat: str = "home", sender: str = "1", external_id: str | None = None) -> Inbound:
+    def inbound(
+        self, text: str, *, chat: str = "home", sender: str = "1", external_id: str | None = None, **fields: Any
+    ) -> Inbound:
         """A message to the bot; each has an external id of its own unless one is given."""
         external = external_id or f"m-{self.new_id()}"
-        return Inbound(self.channel.name, external, chat, Sender(sender, "Ann"), text, "2026-11-21T20:21:00+00:00")
+        who, at = Sender(sender, "Ann"), "2026-11-21T20:21:00+00:00"
+        made = Inbound(self.channel.name, external, chat, who, text, at, message=external)
+        return replace(made, **fields)
 
     async def post(self, text: str, **given: Any) -> asyncio.Future[TurnResult]:
         """Hands a message in and returns the future of its turn."""
@@ -189,12 +232,19 @@ class Bench:
     async def resume(self) -> list[TurnResult]:
         """Recovers, and waits for the turns that are owed."""
         recovered = await self.recover()
-        await self.deliverer.resume()
+        await self.deliverer.resume(queued=self.line.rules.queued)
         async with asyncio.timeout(WAIT):
-            return [await self.gate.resume(one) for one in recovered.open]
+            return [await one for one in self.line.take_up(recovered)]
+
+    async def quiet(self, within: float = WAIT) -> None:
+        """Returns when no turn runs and nothing is delivered."""
+        async with asyncio.timeout(within):
+            await self.app.idle()
+            await self.deliverer.idle()
 
     async def kill(self) -> None:
         """Cancels every session from outside, as the end of the process does."""
+        self.line.cancel()
         tasks = list(self.app._tasks.values())
         for task in tasks:
             task.cancel()
@@ -242,29 +292,37 @@ async def running(
     """
     options = options or Options()
     async with asyncio.TaskGroup() as group:
-        bench = _bench(store, model, options, channel or KeptChannel(), (group, CountingIds(life)))
+        bench = await _bench(store, model, options, channel or KeptChannel(), (group, CountingIds(life)))
         yield bench
         await bench.kill()
 
 
-def _bench(
+async def _bench(
     store: TapeStore,
     model: Model,
     options: Options,
     channel: KeptChannel,
     life: tuple[asyncio.TaskGroup, CountingIds],
 ) -> Bench:
-    clock, (group, new_id) = SteppingClock(), life
+    clock, (group, new_id) = options.clock or SteppingClock(), life
 
     def service(name: str) -> TapeService:
         return TapeService(store, name, now=clock, new_id=new_id)
 
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     outbox = Outbox(service(outbox_tape(channel.name)))
-    deliverer = Deliverer(channel, outbox, waits=options.waits)
+    rules = options.rules or LineRules(options.waiting, Patience(options.waits), one_lane=True)
+    line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task)
+    if options.rules is None:
+        line.link = replace(line.link, role=lambda _: options.role)
+    show = options.show
+    if line.previews is not None and options.show is show_nothing:
+        show = PreviewSink({channel.name: line.previews})
     exported: dict[str, str] = {}
-    link = ChannelLink(channel.name, inbox.name, outbox_tape(channel.name), channel.parts, lambda _: options.role)
-    loop, toolbox = _loop(model, options, (inbox.name, link.outbox), exported)
+    forgotten: list[str] = []
+    channel.blob = outgoing(store, outbox, lambda session: session)
+    made = replace(options, show=show)
+    loop, toolbox = _loop(model, made, (inbox.name, outbox.name), exported, forgotten)
     deps = SessionDeps(
         loop=loop,
         now=clock,
@@ -272,15 +330,20 @@ def _bench(
         zone=options.zone,
         retention_days=30,
         limit=asyncio.Semaphore(options.at_once),
-        deliver=lambda _, intent: deliverer.deliver(intent),
-        show=options.show,
+        deliver=lambda _, intent: line.deliver(intent),
+        show=show,
+        texts=options.texts,
+        intake=options.intake,
     )
-    app = AppRuntime({channel.name: link}, deps, lambda session: session_service(service, session), group)
-    gate = InboundGate(inbox, app, deliverer.tell)
-    return Bench(store, model, channel, app, inbox, outbox, deliverer, gate, toolbox, exported, service, new_id)
+    app = AppRuntime({channel.name: line.link}, deps, lambda session: session_service(service, session), group)
+    line.open_gate(app, options.texts)
+    tapes, ports = (exported, forgotten), (line.deliverer, line.gate)
+    return Bench(store, model, channel, line, app, inbox, outbox, *ports, toolbox, *tapes, service, new_id)
 
 
-def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[str, str]) -> tuple[AgentLoop, Toolbox]:
+def _loop(
+    model: Model, options: Options, traces: Sequence[str], exported: dict[str, str], forgotten: list[str]
+) -> tuple[AgentLoop, Toolbox]:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"))
     composer = Composer(models.of, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role)))
 
@@ -294,10 +357,12 @@ def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            reset_tool(traces, export),
+            *status_tools(models),
+            reset_tool(traces, export, forgotten.append),
             *tape_tools(),
             *memory_tools(retention_days=30, recent_days=7),
             *result_tools(),
+            *file_tools(options.max_file),
             *options.tools,
         ]
     )
@@ -313,7 +378,7 @@ def _loop(model: Model, options: Options, traces: Sequence[str], exported: dict[
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:
     """The tools of a bench."""
-    return _loop(model, options or Options(), (), {})[1]
+    return _loop(model, options or Options(), (), {}, [])[1]
 
 
 def texts_of(entries: Sequence[TapeEntry], role: str) -> list[str]:

@@ -8,10 +8,14 @@ import json
 import sys
 
 from bubbot.channel import Inbound, Sender
+from bubbot.cli.chat_remote import adapter
 from bubbot.cli.setup import Setup, session_id, setup
-from bubbot.errors import ConfigError
+from bubbot.control.chat import SentFiles
+from bubbot.control.client import beside, connected
+from bubbot.control.codec import JsonObject, encode
+from bubbot.control.peer import Peer
+from bubbot.errors import ConfigError, ControlError, DeliveryFailed
 from bubbot.tape.entry import timestamp
-from bubbot.turn import TurnResult
 from bubbot.wiring import App, new_id, now, open_app
 
 
@@ -32,25 +36,84 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"the message is not valid UTF-8 (byte {error.start + 1}); nothing was sent") from error
     if not text.strip():
         raise ConfigError("the message is empty; say something, such as bubbot ask hello")
-    result = asyncio.run(_ask(setup(args), session_id(args.session), text, as_json=args.json))
-    return 1 if result.status == "failed" else 0
+    made, session = setup(args), session_id(args.session)
+    status = asyncio.run(
+        beside(
+            made.home,
+            lambda: _ask(made, session, text, as_json=args.json),
+            lambda address: _ask_the_bot(address, made, session, text, as_json=args.json),
+        )
+    )
+    return 1 if status == "failed" else 0
 
 
-async def _ask(made: Setup, session: str, text: str, *, as_json: bool) -> TurnResult:
+async def _ask(made: Setup, session: str, text: str, *, as_json: bool) -> str:
     chat = session.partition(":")[2]
     shown: list[str] = []
-    settings = {"chat": chat, "write": lambda answer: _print(shown.pop() if shown else answer)}
+
+    def write(answer: str) -> None:
+        if as_json and not shown:  # the one object is printed: what else there is to say goes elsewhere
+            print(answer, file=sys.stderr)
+        else:
+            _print(shown.pop() if shown else answer)
+
+    settings = {"chat": chat, "write": write}
     async with open_app(made.settings, made.home, channel_settings=settings, hold=True) as app:
         for earlier in await app.recover(session, deliver=False):
             await earlier
         app.held.clear()  # what is owed from before waits for the next chat
-        sender = Sender("0", "owner")
-        inbound = Inbound(app.channel.name, new_id(), chat, sender, text.rstrip("\r\n"), timestamp(now()))
-        result = await app.ask(inbound)
+        result = await app.ask(_inbound(session, text))
         if as_json:
-            shown.append(_as_json(session, result))
+            ids = [entry.id for entry in result.merged]
+            ends = [ids[0], ids[-1]] if ids else []
+            shown.append(_as_json(session, result.turn, result.status, result.text, ends))
         await _deliver(app, shown)
-        return result
+        return result.status
+
+
+def _inbound(session: str, text: str) -> Inbound:
+    channel, _, chat = session.partition(":")
+    return Inbound(channel, new_id(), chat, Sender("0", "owner"), text.rstrip("\r\n"), timestamp(now()))
+
+
+async def _ask_the_bot(address: str, made: Setup, session: str, text: str, *, as_json: bool) -> str:
+    """The same where a bot runs: it sends the answer when it is merged, and takes our word that it was printed."""
+    printed: list[str] = []
+    files = SentFiles()
+
+    def write(line: str) -> None:
+        if as_json:
+            print(line, file=sys.stderr)
+        else:
+            _print(line)
+
+    channel = adapter(made, session, {"write": write}, {}, files)
+
+    def show(result: JsonObject) -> None:
+        said = str(result["text"])
+        if as_json:
+            said = _as_json(session, result["turn"], result["status"], said, result["entries"])
+        _print(said)
+        printed.append(said)
+
+    async def answer(_peer: Peer, do: str, body: JsonObject) -> JsonObject:
+        if do != "part":
+            raise ControlError(f"bubbot ask does not know {do!r}")
+        try:
+            with files.part(body) as part:
+                if part.file:
+                    await channel.send(part)
+                else:
+                    await asyncio.to_thread(show, body["result"])
+        except OSError as error:
+            raise DeliveryFailed(f"standard output is gone ({error}); the answer waits for the next chat") from error
+        return {}
+
+    async with connected(address, answer) as peer:
+        result = await peer.request("ask", {"inbound": encode(_inbound(session, text))})
+        if not printed and (as_json or result["text"]):
+            show(result)
+    return str(result["status"])
 
 
 async def _deliver(app: App, shown: list[str]) -> None:
@@ -61,15 +124,8 @@ async def _deliver(app: App, shown: list[str]) -> None:
         _print(shown.pop())
 
 
-def _as_json(session: str, result: TurnResult) -> str:
-    ids = [entry.id for entry in result.merged]
-    data = {
-        "session": session,
-        "turn": result.turn,
-        "status": result.status,
-        "text": result.text,
-        "entries": [ids[0], ids[-1]] if ids else [],
-    }
+def _as_json(session: str, turn: str, status: str, text: str, entries: list[int]) -> str:
+    data = {"session": session, "turn": turn, "status": status, "text": text, "entries": entries}
     return json.dumps(data, ensure_ascii=False)
 
 

@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 from functools import partial
-from typing import Any
 
-from bubbot import texts
+from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, terminal
 from bubbot.cli.setup import Setup, session_id, setup
+from bubbot.control.client import beside
 from bubbot.errors import ModelError
-from bubbot.settings import terminal_style
+from bubbot.texts import Texts
 from bubbot.wiring import App, open_app
 
 SIGNAL_CODE = 128
@@ -30,7 +30,11 @@ def run(args: argparse.Namespace) -> int:
     """Runs until the end of the input or `,quit`; 143 and 129 where a signal or a hang-up ended a terminal."""
     made, session, ended = setup(args), session_id(args.session), list[int]()
     try:
-        asyncio.run(_chat(made, session, ended))
+        asyncio.run(
+            beside(
+                made.home, lambda: _chat(made, session, ended), lambda at: chat_with_the_bot(at, made, session, ended)
+            )
+        )
     except (asyncio.CancelledError, OSError):
         if not ended:
             raise
@@ -42,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _chat(made: Setup, session: str, ended: list[int]) -> None:
-    given = _terminal(made)
+    given = terminal(made)
     if given:
-        _end_on_signals(ended)
+        end_on_signals(ended)
     async with open_app(made.settings, made.home, channel_settings={"chat": session.partition(":")[2], **given}) as app:
         # In a pipe standard output carries answers and nothing else.
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
@@ -53,32 +57,12 @@ async def _chat(made: Setup, session: str, ended: list[int]) -> None:
         await app.warm(session)
         left_open = await app.recover(session)
         if left_open:
-            print(texts.taking_up(len(left_open)), file=aside, flush=True)
+            taking_up = Texts(made.settings.bot.language).say("taking_up", count=len(left_open))
+            print(taking_up, file=aside, flush=True)
         await app.channel.run(app.gate.receive)
         if given:  # what is still under way can be stopped, too
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, partial(app.runtime.stop, session))
         await app.runtime.idle()
-
-
-def _terminal(made: Setup) -> dict[str, Any]:
-    """The settings that choose the line editor; none where this is a pipe, or a terminal that can only print."""
-    style, kind = terminal_style(), made.settings.channels.get("stdin", {}).get("kind", "stdin")
-    if kind != "stdin" or style == "dumb" or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return {}
-    return {"kind": "terminal", "colour": style == "colour"}
-
-
-def _end_on_signals(ended: list[int]) -> None:
-    """A terminal is left as it was found, whatever ends the chat; the turn under way is taken up by the next one."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def end(number: int) -> None:
-        if task is not None and not ended:
-            ended.append(number)
-            task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
 
 
 async def _notice(app: App, session: str) -> str | None:

@@ -44,9 +44,11 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
+    "run": Command("run the bot with every configured channel", "bubbot.cli.run"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
+    "access": Command("say who may speak with the bot", "bubbot.cli.access"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""

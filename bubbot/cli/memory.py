@@ -7,23 +7,22 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bubbot.cli.files import output
+from bubbot.cli.memory_change import ForgetMemory, ImportedNote, ImportMemory, RestoreMemory, SaveMemory
 from bubbot.cli.memory_files import read_memory
 from bubbot.cli.setup import Setup, setup
-from bubbot.cli.tape_names import no_open_turn, not_of_the_system, service, session_named, session_of, tape_name
-from bubbot.errors import ConfigError, EntryNotFound
+from bubbot.cli.tape_names import not_of_the_system, service, session_of, tape_name
+from bubbot.cli.writing import perform
+from bubbot.errors import ConfigError
 from bubbot.memory import MemoryZone, spelled
-from bubbot.stores.sqlite import SqliteStore
-from bubbot.tape.service import TapeService, session_tape
-from bubbot.views.memory import MemorySnapshot, MemoryVersionsView, memory_markdown
+from bubbot.tape.service import TapeService
+from bubbot.views.memory import MemoryVersionsView, memory_markdown
 from bubbot.wiring import now, open_tapes
 
-FINE, NOTHING = 0, 1
+FINE = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,66 +59,29 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_ACTIONS[args.action](setup(args), args))
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """The memory of the session asked for."""
-
-    tape: TapeService
-    zone: MemoryZone
-
-    async def versions(self) -> str:
-        """Which versions the tape has, in words; empty where there is none."""
-        found = {one.version for one in await self.tape.read(MemoryVersionsView())}
-        return spelled(found) if found else ""
-
-
 @asynccontextmanager
-async def _opened(made: Setup, wanted: str, *, write: bool = False, new: bool = False) -> AsyncIterator[_Open]:
-    """The memory of a session. `write` takes the home's lock, `new` makes the session where there is none."""
-    async with open_tapes(made.home, write=write) as (store, workspace):
-        try:
-            name = await tape_name(store, workspace, wanted)
-        except EntryNotFound:
-            if not new:
-                raise
-            session = session_named(wanted)
-            await no_open_turn(store, session_tape(workspace, session), session)
-            tape = service(store, session_tape(workspace, session), session)
-            await tape.ensure_bootstrap_anchor()
-        else:
-            not_of_the_system(name, "remembered from")
-            if write:
-                await _check_writable(store, name, wanted)
-            tape = service(store, name, await session_of(store, name))
-        zone = ZoneInfo(made.settings.bot.timezone)
-        days = made.settings.memory.retention_days
-        yield _Open(tape, MemoryZone(tape, now=now, zone=zone, retention_days=days))
-
-
-async def _check_writable(store: SqliteStore, name: str, wanted: str) -> None:
-    if any(one.archived_from for one in await store.tapes() if one.name == name):
-        raise ConfigError(f"{name} is an archive; its memory can be read and no longer changed")
-    await no_open_turn(store, name, wanted)
+async def _opened(made: Setup, wanted: str) -> AsyncIterator[tuple[TapeService, MemoryZone]]:
+    """The memory of a session, to look at."""
+    async with open_tapes(made.home) as (store, workspace):
+        name = await tape_name(store, workspace, wanted)
+        not_of_the_system(name, "remembered from")
+        tape = service(store, name, await session_of(store, name))
+        zone, days = ZoneInfo(made.settings.bot.timezone), made.settings.memory.retention_days
+        yield tape, MemoryZone(tape, now=now, zone=zone, retention_days=days)
 
 
 async def _show(made: Setup, args: argparse.Namespace) -> int:
-    async with _opened(made, args.session) as memory:
-        snapshot = await memory.zone.read()
-        versions = await memory.versions()
+    async with _opened(made, args.session) as (tape, zone):
+        snapshot = await zone.read()
+        found = {one.version for one in await tape.read(MemoryVersionsView())}
     print(memory_markdown(snapshot), end="")
-    if versions:
-        print(f"\nOn the tape: {versions}. `bubbot memory restore {args.session} N` brings one back.")
+    if found:
+        print(f"\nOn the tape: {spelled(found)}. `bubbot memory restore {args.session} N` brings one back.")
     return FINE
 
 
 async def _save(made: Setup, args: argparse.Namespace) -> int:
-    text = _given(args.text)
-    async with _opened(made, args.session, write=True, new=True) as memory:
-        before = await memory.zone.read()
-        lost = await memory.zone.save_long_term(text)
-        after = await memory.zone.read()
-    _tell_change(before, after, args.session, lost)
-    return FINE
+    return await perform(made, "memory save", SaveMemory(args.session, _given(args.text)))
 
 
 def _given(text: str) -> str:
@@ -136,30 +98,16 @@ def _given(text: str) -> str:
 async def _forget(made: Setup, args: argparse.Namespace) -> int:
     if not args.text.strip():
         raise ConfigError("the text to forget is empty; give words of the line that is to go")
-    async with _opened(made, args.session, write=True) as memory:
-        before = await memory.zone.read()
-        removed = await memory.zone.forget(args.text)
-        after = await memory.zone.read()
-    if not removed:
-        print(f"No line contains {args.text!r}; nothing was removed.")
-        return NOTHING
-    _tell_change(before, after, args.session, removed)
-    print("Older versions remain on the tape with these lines, and so does what was said.")
-    return FINE
+    return await perform(made, "memory forget", ForgetMemory(args.session, args.text))
 
 
 async def _restore(made: Setup, args: argparse.Namespace) -> int:
-    async with _opened(made, args.session, write=True) as memory:
-        before = await memory.zone.read()
-        await memory.zone.restore(args.version)
-        after = await memory.zone.read()
-    _tell_change(before, after, args.session)
-    return FINE
+    return await perform(made, "memory restore", RestoreMemory(args.session, args.version))
 
 
 async def _export(made: Setup, args: argparse.Namespace) -> int:
-    async with _opened(made, args.session) as memory:
-        text = memory_markdown(await memory.zone.read())
+    async with _opened(made, args.session) as (_, zone):
+        text = memory_markdown(await zone.read())
     with output(args.file) as write:
         write(text.encode())
     if args.file is not None:
@@ -171,40 +119,9 @@ async def _import(made: Setup, args: argparse.Namespace) -> int:
     found = read_memory(args.path)
     if found.memory.empty:
         raise ConfigError(f"{args.path} holds no memory")
-    async with _opened(made, args.session, write=True, new=True) as memory:
-        before = await memory.zone.read()
-        if not before.empty and not args.replace:
-            raise ConfigError(
-                f"{args.session} remembers something already: --replace puts this in its place (the older version "
-                "stays on the tape)"
-            )
-        await memory.zone.adopt(found.memory)
-        after = await memory.zone.read()
-        oldest = (memory.zone.today() - timedelta(days=made.settings.memory.retention_days)).isoformat()
-    _tell_change(before, after, args.session)
-    if found.left_out:
-        print(f"Left out: {', '.join(found.left_out)}.")
-    old = [note.date for note in after.dailies if note.date < oldest]
-    if old:
-        print(
-            f"{len(old)} of the {len(after.dailies)} notes are older than {made.settings.memory.retention_days} days: "
-            "they leave the newest version when the session is next opened, and stay in this one. "
-            "To keep them, set retention_days under [memory] first."
-        )
-    return FINE
-
-
-def _tell_change(before: MemorySnapshot, after: MemorySnapshot, session: str, gone: list[str] | None = None) -> None:
-    if after.seal_id == before.seal_id:
-        print(f"Nothing changed: this is what version {after.version} (entry {after.seal_id}) says.")
-        return
-    notes = f"{len(after.dailies)} daily note{'' if len(after.dailies) == 1 else 's'}"
-    print(f"Memory of {session} is now version {after.version} (entry {after.seal_id}), with {notes}.")
-    if gone:
-        print("No longer there:")
-        print("\n".join(f"- {line.strip()}" for line in gone))
-    if before.version and not before.empty:
-        print(f"`bubbot memory restore {session} {before.version}` brings back what was there before.")
+    notes = tuple(ImportedNote(note.date, note.content) for note in found.memory.dailies)
+    given = ImportMemory(args.session, found.memory.long_term, notes, found.left_out, args.replace)
+    return await perform(made, "memory import", given)
 
 
 _ACTIONS = {

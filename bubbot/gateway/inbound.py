@@ -1,72 +1,233 @@
-"""Accepting: a durable append to the channel's inbox, and only then the turn."""
+"""Accepting: who may speak, a durable append to the channel's inbox, and only then the turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from bubbot.channel import ChannelEvent, Inbound, Outbound, Stop, Unparsed
-from bubbot.inbox import Inbox
+from bubbot.access import Access
+from bubbot.channel import (
+    ChannelEvent,
+    Deletion,
+    Edit,
+    Inbound,
+    Moved,
+    Outbound,
+    Reaction,
+    Role,
+    Stop,
+    Unparsed,
+)
+from bubbot.gateway.admission import Admission, Decision, Listen, Pair, Silence, Speak
+from bubbot.gateway.moves import Moves
+from bubbot.inbox import Inbox, done
+from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
-from bubbot.texts import unparsed
-from bubbot.turn import Accepted, TurnResult
+from bubbot.runtime.link import ChannelLink
+from bubbot.runtime.router import is_command
+from bubbot.texts import Texts
+from bubbot.turn import Accepted, Changed, TurnResult
+from bubbot.views.outbox import Intent
 
 QUEUE_LIMIT = 64
 """Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster is made to wait."""
+OVERTAKING = (",stop", ",status")
+"""Commands that do not wait for the turn under way."""
+
+Given = TypeVar("Given")
+Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | Stop)
+
+
+@dataclass(frozen=True, slots=True)
+class GateRules:
+    """What a channel's gate goes by. Without `admission` whoever can write here is the owner.
+
+    `room`: inbounds that may wait before the channel is made to wait, None for no limit; what waits is durable.
+    `texts`: the bot's own sentences.
+    """
+
+    admission: Admission | None = None
+    access: Access | None = None
+    room: int | None = QUEUE_LIMIT
+    moves: Moves = field(default_factory=Moves)
+    texts: Texts = Texts()  # noqa: RUF009 - frozen
 
 
 class InboundGate:
-    """What a channel calls `receive` on. `tell` says something that is no answer of a turn."""
+    """What a channel calls `receive` on. `tell` says something nothing is owed for, `deliver` what is on the outbox."""
 
-    def __init__(self, inbox: Inbox, runtime: AppRuntime, tell: Callable[[Outbound], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        link: ChannelLink,
+        inbox: Inbox,
+        outbox: Outbox,
+        runtime: AppRuntime,
+        *,
+        tell: Callable[[Outbound], Awaitable[None]],
+        deliver: Callable[[Intent], Awaitable[None]],
+        rules: GateRules | None = None,
+    ) -> None:
+        self._rules = rules or GateRules()
+        self._texts = self._rules.texts
+        self._link = link
         self._inbox = inbox
+        self._outbox = outbox
         self._runtime = runtime
         self._tell = tell
-        self._room = asyncio.Semaphore(QUEUE_LIMIT)
+        self._deliver = deliver
+        self._room = asyncio.Semaphore(self._rules.room) if self._rules.room else None
+        self._told_dropped: set[str] = set()
 
     async def receive(self, event: ChannelEvent) -> None:
-        """Returns when the event is durable (see `Receive`)."""
-        if isinstance(event, Stop):
-            self._runtime.stop(event.session)
-            return
-        if isinstance(event, Unparsed):
-            await self._inbox.set_aside(event)
-            await self._tell(Outbound(event.channel, event.chat, unparsed(event.reason)))
-            return
-        await self.accept(event)
+        """Returns when the event is durable, or is nothing to keep (see `Receive`)."""
+        match event:
+            case Stop():
+                self._runtime.stop(self._homed(event).session)
+            case Unparsed():
+                await self._inbox.set_aside(event)
+                if self._rules.admission is None:
+                    told = self._texts.say("unparsed", reason=event.reason)
+                    await self._tell(Outbound(event.channel, event.chat, told))
+            case Moved():
+                await self._inbox.moved(event)
+                self._rules.moves.add(event.chat, event.to)
+            case Inbound():
+                await self._said(self._homed(event))
+            case _:
+                await self._changed(self._homed(event))
 
     async def accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        """Makes an inbound durable and queues its turn; None where it had been accepted before.
-
-        A caller that is cancelled is held until it is settled: what is durable has to be queued, for the
-        platform's repeat of it would be taken for one that is.
-        """
-        await self._room.acquire()
-        accepting = asyncio.ensure_future(self._accept(inbound))
-        try:
-            return await asyncio.shield(accepting)
-        except asyncio.CancelledError:
-            await asyncio.gather(accepting, return_exceptions=True)
-            raise
-
-    async def _accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        try:
-            accepted = await self._inbox.accept(inbound)
-        except BaseException:
-            self._room.release()
-            raise
-        if accepted is None:
-            self._room.release()
-            return None
-        result = self._queue(accepted)
-        await self._inbox.mark()
-        return result
+        """Makes an inbound durable and queues its turn; None where it had been accepted before."""
+        if self._room is not None:
+            await self._room.acquire()
+        return await _whole(self._accept(inbound))
 
     def resume(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
         """Queues an inbound that an earlier process accepted."""
         return self._runtime.submit(accepted)
 
-    def _queue(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
+    def resume_change(self, changed: Changed) -> None:
+        """Queues a change that an earlier process noted."""
+        self._runtime.change(changed)
+
+    async def _accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+        try:
+            accepted = await self._inbox.accept(inbound)
+        except BaseException:
+            self._leave()
+            raise
+        if accepted is None:
+            self._leave()
+            return None
         result = self._runtime.submit(accepted)
-        result.add_done_callback(lambda _: self._room.release())
+        result.add_done_callback(self._leave)
+        await self._inbox.mark()
         return result
+
+    def _leave(self, _: object = None) -> None:
+        if self._room is not None:
+            self._room.release()
+
+    async def _said(self, inbound: Inbound) -> None:
+        match self._decide(inbound):
+            case Silence():
+                return  # without a trace: what strangers say, and what is not for the bot, is nobody's business
+            case Pair():
+                await self._pair(inbound)
+            case Listen():
+                await _whole(self._note(inbound))
+            case Speak():
+                running, waiting = self._runtime.busy(inbound.session)
+                if not running:
+                    self._told_dropped.discard(inbound.session)
+                if not (running or waiting) or self._runtime.too_old(inbound):
+                    await self.accept(inbound)
+                elif inbound.text.strip() in OVERTAKING:
+                    await _whole(self._overtake(inbound, running=running, waiting=waiting))
+                elif running and self._link.rules.busy == "drop" and not is_command(inbound.text):
+                    await _whole(self._drop(inbound))
+                else:
+                    await self.accept(inbound)
+
+    def _decide(self, inbound: Inbound) -> Decision:
+        return self._rules.admission.decide(inbound) if self._rules.admission else Speak(Role.OWNER)
+
+    async def _pair(self, inbound: Inbound) -> None:
+        """A stranger gets a code, where one may be given; what was said is not kept."""
+        access = self._rules.access
+        code = await access.pair(inbound.sender, inbound.channel, inbound.chat) if access else None
+        if code:
+            told = self._texts.say("pairing", code=code)
+            await self._tell(Outbound(inbound.channel, inbound.chat, told, inbound.thread, inbound.message))
+        await self._inbox.refuse(inbound.external_id)
+
+    async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
+        """Keeps what changes the session's tape without a turn."""
+        if changed := await self._inbox.note(event):
+            self._runtime.change(changed)
+            await self._inbox.mark()
+
+    async def _changed(self, event: Edit | Deletion | Reaction) -> None:
+        """A change counts where it is one of something known here, by somebody who may speak."""
+        if isinstance(event, (Edit, Reaction)) and not self._may_speak(event):
+            return
+        known = await self._runtime.knows(event.channel, event.session, event.message)
+        if known or (isinstance(event, Reaction) and await self._outbox.knows(event.message)):
+            await _whole(self._note(event))
+
+    def _may_speak(self, event: Edit | Reaction) -> bool:
+        admission = self._rules.admission
+        if admission is None:
+            return True
+        direct = event.chat == event.sender.id
+        asked = Inbound(event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=direct)
+        return admission.role(asked) is not Role.STRANGER
+
+    async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> None:
+        """A stop or a question for the status: carried out at once, and done in the transaction that answers it."""
+        accepted = await self._inbox.accept(inbound)
+        if accepted is None:
+            return
+        if inbound.text.strip() == ",stop":
+            text = "" if self._runtime.stop(inbound.session) else self._texts.say("nothing_to_stop")
+        elif running:
+            text = self._texts.say("answering", count=waiting)
+        else:
+            text = self._texts.say("about_to_answer", count=waiting)
+        await self._settle(accepted, "overtook", text)
+
+    async def _drop(self, inbound: Inbound) -> None:
+        """Not taken up, as the channel is set; said once for each turn that is in the way."""
+        accepted = await self._inbox.accept(inbound)
+        if accepted is not None:
+            text = "" if inbound.session in self._told_dropped else self._texts.say("dropped")
+            self._told_dropped.add(inbound.session)
+            await self._settle(accepted, "dropped", text)
+
+    async def _settle(self, accepted: Accepted, outcome: str, text: str) -> None:
+        """The inbound is done, and answered where there is something to say, without a turn."""
+        inbound, fact = accepted.inbound, done([accepted.id], outcome=outcome)
+        if not text:
+            await self._inbox.append(fact)
+            return
+        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
+        key, parts = f"{outcome}:{accepted.id}", tuple(self._link.parts(out))
+        await self._deliver(await self._outbox.say(inbound.session, key, parts, {self._inbox.name: [fact]}))
+
+    def _homed(self, event: Placed) -> Placed:
+        """The event in the chat where its session began."""
+        home = self._rules.moves.home(event.chat)
+        return event if home == event.chat else replace(event, chat=home)
+
+
+async def _whole(work: Coroutine[Any, Any, Given]) -> Given:
+    """Does the work to its end. A caller that is cancelled meanwhile is held until then: half of it would leave
+    something durable that nobody goes on with, and the platform's repeat would be taken for one that is."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.gather(doing, return_exceptions=True)
+        raise

@@ -4,62 +4,260 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
-from bubbot.channel import Channel, Outbound, Part, Receipt
+from bubbot.channel import Channel, Editing, Outbound, Part, Receipt
 from bubbot.errors import DeliveryFailed
 from bubbot.outbox import Outbox
+from bubbot.tape.handle import Clock
+from bubbot.tape.query import moment
 from bubbot.views.outbox import Intent
 
 log = logging.getLogger(__name__)
 
 
-class Deliverer:
-    """Delivers the intents of one channel, one after another. `waits`: seconds before each further try."""
+SENDING = 120.0
+"""Seconds that one call of an adapter may take; a file can be large and a line slow."""
 
-    def __init__(self, channel: Channel, outbox: Outbox, *, waits: Sequence[float]) -> None:
-        self._waits = waits
+Given = TypeVar("Given")
+
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+"""Runs work in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a delivery is tried. `waits`: seconds before each further try; where `goes_on`, the last of them is
+    repeated until the intent is older than `age` seconds, and is then given up with a fact. `sending`: seconds that
+    one call of the channel may take."""
+
+    waits: Sequence[float] = ()
+    goes_on: bool = False
+    age: float = 86_400.0
+    sending: float = SENDING
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+def parts_of(channel: Channel, outbound: Outbound) -> tuple[Part, ...]:
+    """The parts of an outbound; whole as it is, where the channel cuts it into nothing or fails at it."""
+    try:
+        parts = tuple(channel.parts(outbound))
+    except Exception:  # the adapter is someone else's code; its defect must not cost the answer
+        log.exception("a channel could not cut a message into parts", extra={"action": "parts.defect"})
+        parts = ()
+    return parts or whole_parts(outbound)
+
+
+def whole_parts(outbound: Outbound) -> tuple[Part, ...]:
+    """One part for the text, however long, and one for each file."""
+    whole = Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
+    return (
+        *((whole,) if outbound.text or not outbound.files else ()),
+        *(replace(whole, text="", file=file) for file in outbound.files),
+    )
+
+
+async def answered(call: Awaitable[Given], within: float) -> Given:
+    """What a call of an adapter gives. Whatever else goes wrong in it, or takes longer, is a `DeliveryFailed`."""
+    try:
+        async with asyncio.timeout(within):
+            return await call
+    except DeliveryFailed:
+        raise
+    except TimeoutError as error:
+        raise DeliveryFailed(f"the channel gave no answer within {within:g} seconds") from error
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        raise DeliveryFailed("the channel gave the call up") from error
+    except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
+        log.exception("a channel failed in an unforeseen way", extra={"action": "deliver.defect"})
+        raise DeliveryFailed(f"the channel failed: {type(error).__name__}") from error
+
+
+class Deliverer:
+    """Delivers the intents of one channel, those of one chat one after another.
+
+    `now` is asked how old an intent is; `spawn` runs what `queue` was given; `where` says which chat a chat is now;
+    `settled` returns when nothing is shown of a session's turn any more. `one_lane`: all chats share one output.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        outbox: Outbox,
+        patience: Patience,
+        *,
+        now: Clock,
+        spawn: Spawn = asyncio.create_task,
+        where: Callable[[str], str] = lambda chat: chat,
+        settled: Callable[[str], Awaitable[None]] | None = None,
+        one_lane: bool = False,
+    ) -> None:
+        self._settled = settled
+        self._one_lane = one_lane
         self._channel = channel
         self._outbox = outbox
-        self._busy = asyncio.Lock()
+        self._patience = patience
+        self._now = now
+        self._spawn = spawn
+        self._where = where
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: dict[str, list[tuple[Intent, bool]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._none_waits = asyncio.Event()
+        self._none_waits.set()
 
     async def deliver(self, intent: Intent, *, resumed: bool = False) -> None:
-        """Sends the parts that have no receipt. What cannot be sent now stays open and is told to the operator."""
-        async with self._busy:
-            for place, part in enumerate(intent.parts):
-                if place in intent.sent:
-                    continue
-                try:
-                    receipt = await self._send(part)
-                except DeliveryFailed as error:
-                    log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
-                    if error.permanent:
-                        await self._outbox.end(intent, str(error))
+        """Sends the parts that have no receipt. What cannot be sent stays open and is told to the operator."""
+        if not intent.parts:
+            return
+        if self._settled is not None:
+            await self._settled(intent.session)
+        async with self._turn_of(intent.parts[0].chat):
+            if resumed:  # it may have been delivered while this waited
+                intent = next(
+                    (one for one in await self._outbox.open() if one.id == intent.id), replace(intent, parts=())
+                )
+            for place in range(len(intent.parts)):
+                if place not in intent.sent and not await self._part(intent, place, resumed=resumed):
                     return
-                await self._outbox.receipt(intent, place, receipt, resumed=resumed)
 
-    async def resume(self, session: str | None = None) -> int:
+    def queue(self, intent: Intent, *, resumed: bool = False) -> None:
+        """Delivers it in the background, after what its chat already waits for."""
+        chat = intent.parts[0].chat if intent.parts else ""
+        waiting = self._waiting.get(chat)
+        if waiting is not None:
+            waiting.append((intent, resumed))
+            return
+        self._waiting[chat] = [(intent, resumed)]
+        self._none_waits.clear()
+        self._tasks[chat] = self._spawn(self._drain(chat))
+
+    def owes(self, chat: str) -> bool:
+        """Whether something for this chat is being delivered in the background."""
+        return chat in self._waiting
+
+    def cancel(self) -> None:
+        """Gives up what is being delivered in the background; it stays open for the next start."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    async def idle(self) -> None:
+        """Returns when nothing is being delivered in the background."""
+        await self._none_waits.wait()
+
+    async def delivered(self, chat: str) -> None:
+        """Returns when nothing for this chat is being delivered in the background."""
+        while (task := self._tasks.get(chat)) is not None and not task.done():
+            await asyncio.wait([task])
+
+    async def resume(self, session: str | None = None, *, queued: bool = False) -> int:
         """Delivers what an earlier process left open, of one session or of all; says how many intents that were."""
         owed = [one for one in await self._outbox.open() if session is None or one.session == session]
+        if owed:
+            await self._outbox.mark()  # a store that takes no receipts is found out before anything is sent again
         for intent in owed:
-            await self.deliver(intent, resumed=True)
+            if queued:
+                self.queue(intent, resumed=True)
+            else:
+                await self.deliver(intent, resumed=True)
         return len(owed)
 
     async def tell(self, outbound: Outbound) -> None:
         """Says something at once that no turn said; nothing is owed for it, so a failure is only told the operator."""
-        async with self._busy:
+        async with self._turn_of(outbound.chat):
             try:
-                for part in self._channel.parts(outbound):
-                    await self._channel.send(part)
+                for part in parts_of(self._channel, outbound):
+                    await self._send(self._placed(part), "")
             except DeliveryFailed as error:
                 log.warning("a notice was not delivered: %s", error, extra={"action": "tell.failed"})
 
-    async def _send(self, part: Part) -> Receipt:
-        for wait in self._waits:
+    async def _drain(self, chat: str) -> None:
+        try:
+            while waiting := self._waiting[chat]:
+                intent, resumed = waiting[0]
+                await self.deliver(intent, resumed=resumed)
+                waiting.pop(0)
+        finally:
+            del self._waiting[chat]
+            self._tasks.pop(chat, None)
+            if not self._waiting:
+                self._none_waits.set()
+
+    def _turn_of(self, chat: str) -> asyncio.Lock:
+        """The lock of a chat's deliveries, by the id its session began with; kept while somebody has it."""
+        return self._locks.setdefault("" if self._one_lane else chat, asyncio.Lock())
+
+    def _placed(self, part: Part) -> Part:
+        return replace(part, chat=self._where(part.chat))
+
+    async def _part(self, intent: Intent, place: int, *, resumed: bool) -> bool:
+        """Sends one part and records that it arrived; False where it did not."""
+        live = await self._outbox.live_message(intent.inbound) if place == _shown_at(intent) else ""
+        try:
+            receipt = await self._tried(intent, place, live)
+        except DeliveryFailed as error:
+            log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
+            if error.permanent or self._too_old(intent):
+                await self._outbox.end(intent, str(error))
+            return False
+        await self._outbox.receipt(intent, place, receipt, resumed=resumed)
+        return True
+
+    async def _tried(self, intent: Intent, place: int, live: str) -> Receipt:
+        tries = 0
+        while True:
             try:
-                return await self._channel.send(part)
+                return await self._send(self._placed(intent.parts[place]), live)
             except DeliveryFailed as error:
-                if error.permanent:
+                wait = self._wait(error, tries, intent)
+                if wait is None:
                     raise
-                await asyncio.sleep(wait)
-        return await self._channel.send(part)
+            tries += 1
+            await self._patience.sleep(wait)
+
+    async def _send(self, part: Part, live: str) -> Receipt:
+        """Sends a part; the first one takes the place of the message that showed the answer while it was written."""
+        within = self._patience.sending
+        if live and isinstance(self._channel, Editing):
+            named = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
+            try:
+                await answered(self._channel.edit(live, named), within)
+            except DeliveryFailed as error:
+                if not error.permanent:
+                    raise
+            else:
+                if part.file is None:
+                    return Receipt(live)
+        return receipt_of(await answered(self._channel.send(part), within))
+
+    def _wait(self, error: DeliveryFailed, tries: int, intent: Intent) -> float | None:
+        """Seconds until the next try; None where there is none."""
+        waits = self._patience.waits
+        if error.permanent or not waits or (tries >= len(waits) and not self._patience.goes_on):
+            return None
+        if tries >= len(waits) and self._too_old(intent):
+            return None
+        return max(waits[min(tries, len(waits) - 1)], error.retry_after or 0.0)
+
+    def _too_old(self, intent: Intent) -> bool:
+        merged = moment(intent.date)
+        return (
+            self._patience.goes_on
+            and merged is not None
+            and (self._now() - merged).total_seconds() > self._patience.age
+        )
+
+
+def receipt_of(given: object) -> Receipt:
+    """What a sending gave: an adapter of somebody else's may give anything."""
+    return given if isinstance(given, Receipt) else Receipt()
+
+
+def _shown_at(intent: Intent) -> int:
+    """The place of the part that takes the place of a live message: the first with text."""
+    return next((place for place, part in enumerate(intent.parts) if part.file is None), 0)

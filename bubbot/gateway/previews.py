@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from bubbot.channel import Channel, Preview, Previews, TurnStarted
+from bubbot.channel import Preview, Previews, TurnStarted
 
 log = logging.getLogger(__name__)
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 class PreviewSink:
     """Hands previews to the channel of their session. A channel that fails at one is spared the rest of that turn."""
 
-    def __init__(self, channels: Mapping[str, Channel]) -> None:
-        self._channels = {name: channel for name, channel in channels.items() if isinstance(channel, Previews)}
+    def __init__(self, channels: Mapping[str, Previews]) -> None:
+        self._channels = dict(channels)
         self._spared: set[str] = set()
 
     def __call__(self, session: str, event: Preview) -> None:

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import cast
 
-from bubbot.errors import BubbotError
-from bubbot.model import Model, ModelEvent, ModelRequest, ModelTraits
+from bubbot.errors import BubbotError, ModelError
+from bubbot.model import Count, Counts, Model, ModelEvent, ModelRequest, ModelTraits, Transcribes
 
 
 class LazyModel:
@@ -42,20 +42,35 @@ class LazyModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
-        self.warm()
-        assert self._loading is not None
-        # Shielded: whoever stops waiting must not take the model away from the others.
-        model = await asyncio.shield(self._loading)
+        model = await self._loaded_model()
         # A stream is a generator; closing it early has to reach the one inside.
         async with aclosing(cast("AsyncGenerator[ModelEvent, None]", model.stream(request))) as events:
             async for event in events:
                 yield event
+
+    async def count(self, request: ModelRequest) -> Count | None:
+        """See `Counts.count`. Waits for the load, which the call that follows needs anyway."""
+        model = await self._loaded_model()
+        return await model.count(request) if isinstance(model, Counts) else None
+
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+        """See `Transcribes.transcribe`."""
+        model = await self._loaded_model()
+        if not isinstance(model, Transcribes):
+            raise ModelError(f"{self._name} cannot write down what recordings say")
+        return await model.transcribe(data, name, media_type)
 
     async def aclose(self) -> None:
         """See `Model.aclose`. A load that runs is waited for: a thread cannot be stopped."""
         if self._loading is not None:
             with suppress(BubbotError):
                 await (await asyncio.shield(self._loading)).aclose()
+
+    async def _loaded_model(self) -> Model:
+        self.warm()
+        assert self._loading is not None
+        # Shielded: whoever stops waiting must not take the model away from the others.
+        return await asyncio.shield(self._loading)
 
     def _loaded(self, task: asyncio.Task[Model]) -> None:
         if task.cancelled() or task.exception() is not None:

@@ -19,10 +19,12 @@ import httpx
 
 from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
-from bubbot.model import Model, ModelEvent, ModelOptions, ModelReply, ModelRequest, ModelTraits, TextDelta
+from bubbot.model import Count, Model, ModelEvent, ModelOptions, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
 from bubbot.models import litellm_errors, litellm_sizes
 from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
 from bubbot.models.litellm_quiet import litellm
+from bubbot.models.litellm_tokens import Tokenizers
+from bubbot.models.litellm_wire import BROKEN, Ending
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,6 +74,7 @@ class LitellmModel:
         self._sleep = sleep
         self._chance = chance
         size = given.get("context_tokens")
+        self._tokenizers = Tokenizers()
         self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=bool(given.get("api_base")))
 
     @property
@@ -99,10 +102,48 @@ class LitellmModel:
                     raise
                 self._tell("model.fallback", error, next=self._targets[place + 1])
 
+    async def count(self, request: ModelRequest) -> Count | None:
+        """See `Counts.count`: for models of OpenAI at its own address; None for all others."""
+        if self._own(self._name):
+            return None
+        messages = messages_for(request, provider_of(self._name))
+        return await asyncio.to_thread(self._tokenizers.count, self._name, messages, request.tools)
+
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+        """See `Transcribes.transcribe`. Asked again while that can help; fallback models are for chats."""
+        for attempt in range(self._limits.retries + 1):
+            try:
+                return await self._transcribed((name, data, media_type or "application/octet-stream"))
+            except (ModelUnavailable, ModelRateLimited) as error:
+                wait = self._wait(error, attempt)
+                if wait is None or attempt == self._limits.retries:
+                    raise
+                self._tell("model.retry", error, seconds=f"{wait:.2f}")
+            await self._sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    async def _transcribed(self, file: tuple[str, bytes, str]) -> str:
+        target, seconds = self._name, self._limits.first_token
+        asked: Awaitable[Any] = litellm.atranscription(
+            **self._address(target), model=target, file=file, max_retries=0, timeout=seconds
+        )
+        answer = await self._within(seconds, f"{target} sent nothing for {seconds:g} seconds", target, asked)
+        text = getattr(answer, "text", None)
+        if not isinstance(text, str):
+            raise ModelUnavailable(f"{target} sent something that is no transcription")
+        return text
+
     async def aclose(self) -> None:
         """Closes the connections."""
         with suppress(Exception):  # on the way out; nobody could do anything about it
             await litellm.close_litellm_async_clients()
+        # A closed client of the OpenAI library would be handed to the next model; those of litellm itself open anew.
+        clients = litellm.in_memory_llm_clients_cache.cache_dict
+        for key, client in list(clients.items()):
+            if hasattr(client, "is_closed"):
+                with suppress(Exception):  # that function leaves out the clients of transcriptions
+                    await client.close()
+                clients.pop(key)
 
     async def _repeated(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One model, asked again while that can help and nothing of its answer was handed on."""
@@ -129,7 +170,7 @@ class LitellmModel:
 
     async def _once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One call. Every error of litellm and of what lies below it is translated here."""
-        limits, answer = self._limits, Assembly(target)
+        limits, answer, ending = self._limits, Assembly(target), Ending()
         loop = asyncio.get_running_loop()
         first = loop.time() + limits.first_token
         late = f"{target} sent nothing for {limits.first_token:g} seconds"
@@ -137,6 +178,7 @@ class LitellmModel:
         chunks = await self._within(first - loop.time(), late, target, self._asked(target, request))
         if chunks is None:  # what litellm returns after a 422 that came twice
             raise ModelRefused(f"{target} refused the request: it calls it unprocessable")
+        ending.listen(chunks)
         try:
             begun = False
             while True:
@@ -148,10 +190,12 @@ class LitellmModel:
                 begun = answer.begun
                 if text:
                     yield TextDelta(text)
-            yield self._whole(chunks, answer, target, request)
+            await self._within(limits.idle, silent, target, ending.rest())
+            yield await self._whole(chunks, answer, ending, request)
         finally:
             with suppress(Exception):  # the connection may be gone, which is what is wanted
                 await chunks.aclose()
+                await ending.aclose()
 
     def _asked(self, target: str, request: ModelRequest) -> Awaitable[Any]:
         limits = self._limits
@@ -195,21 +239,25 @@ class LitellmModel:
             # The cause is kept out: its text and its frames hold headers, and with them the key.
             raise litellm_errors.translated(error, target, self._redact) from None
 
-    def _whole(self, chunks: Any, answer: Assembly, target: str, request: ModelRequest) -> ModelReply:
+    async def _whole(self, chunks: Any, answer: Assembly, ending: Ending, request: ModelRequest) -> ModelReply:
         """The reply, where the provider itself said that the answer is over."""
-        finish = chunks.received_finish_reason or chunks.intermittent_finish_reason
+        target = answer.model
+        finish = ending.finish(chunks.received_finish_reason or chunks.intermittent_finish_reason)
         if finish is None:
             raise ModelUnavailable(f"{target} broke off in the middle of its answer")
+        if ending.reason in BROKEN:
+            raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.reason}")
+        answer.response_id = ending.message or answer.response_id
         answer.usage = _counted(chunks)
-        reply = answer.reply(finish, request, self._cost(target, answer))
+        own = await self._own_usage(target, request, answer) if answer.usage is None else None
+        reply = answer.reply(finish, request, self._cost(target, answer), own)
         if reply.finish == "content_filter":
             raise ModelRefused(f"{target} stopped its answer: its content filter stepped in")
         return reply
 
     def _cost(self, target: str, answer: Assembly) -> float | None:
         """US dollars by litellm's price list; None where it has no price, and for whatever sits at an own address."""
-        own = provider_of(target) == "openai" and bool(self._settings.get("api_base"))
-        if answer.usage is None or own:
+        if answer.usage is None or (provider_of(target) == "openai" and self._own(target)):
             return None
         try:
             parts = litellm.cost_per_token(model=target, usage_object=answer.usage)
@@ -217,6 +265,23 @@ class LitellmModel:
             return None
         total = float(sum(parts))
         return total or None
+
+    async def _own_usage(self, target: str, request: ModelRequest, answer: Assembly) -> Usage | None:
+        """What the model's own tokenizer counts, where the provider sent no usage; None where there is none."""
+        if self._own(target):
+            return None
+        messages = messages_for(request, provider_of(target))
+        try:
+            asked = await asyncio.to_thread(self._tokenizers.count, target, messages, request.tools)
+            said = await asyncio.to_thread(self._tokenizers.count_text, target, answer.said())
+        except Exception:  # an answer that is here is not lost because it could not be counted
+            log.warning("the tokens of an answer of %s could not be counted", target, exc_info=True)
+            return None
+        return Usage(asked.tokens, said) if asked is not None and said is not None else None
+
+    def _own(self, target: str) -> bool:
+        """Whether the target sits at an address of the settings; whatever answers there only goes by its name."""
+        return "api_base" in self._address(target)
 
     def _redact(self, text: str) -> str:
         return redact(self._own_secrets(text))
@@ -251,6 +316,8 @@ async def _rehearsed() -> None:
         "num_retries": 0,
         "max_retries": 0,
     }
+    clients = litellm.in_memory_llm_clients_cache.cache_dict
+    before = set(clients)
     with socket.socket() as closed, suppress(Exception):  # which of its errors does not matter
         closed.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
         await litellm.acompletion(
@@ -258,4 +325,7 @@ async def _rehearsed() -> None:
         )
     async for _ in await litellm.acompletion(**call, api_key=NO_KEY, mock_response="hello"):
         pass
-    await litellm.close_litellm_async_clients()
+    # Only its own: other models may be in the middle of an answer.
+    for key in set(clients) - before:
+        with suppress(Exception):  # nobody uses it
+            await clients.pop(key).close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
@@ -13,8 +15,8 @@ from bubbot.models.litellm_quiet import litellm
 
 Kind = Literal["overflow", "rate", "refused", "unavailable"]
 
-AGAIN = frozenset({408, 409, 425, 500, 502, 503, 504, 529})
-"""Statuses after which the same request may succeed; 429 is a kind of its own."""
+AGAIN = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
+"""Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 is a kind of its own."""
 LONGEST = 300
 """Characters of a provider's own words that are passed on."""
 
@@ -77,6 +79,9 @@ _RATE = re.compile(
 _NO_MONEY = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|insufficient (credits|balance)", re.I
 )
+_GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
+"""What `RetryInfo` says, in the body of an error of Google's; there is no header."""
+_PRINTED = re.compile(r"""\bb(['"])\s*(\{|\\n).*\1""", re.DOTALL)
 _VENDOR_WORD = re.compile(r"^\s*(litellm\.\w+|\w+(Error|Exception))\s*(:|-)\s*")
 
 
@@ -123,7 +128,8 @@ def retry_after(chain: tuple[BaseException, ...]) -> float | None:
                 return max(0.0, (until - sent).total_seconds())
             except (TypeError, ValueError):
                 continue
-    return None
+    delay = next(filter(None, map(_GOOGLE_DELAY.search, map(_plain, chain))), None)
+    return float(delay.group(1)) if delay else None
 
 
 def _kind(chain: tuple[BaseException, ...]) -> Kind:
@@ -132,7 +138,8 @@ def _kind(chain: tuple[BaseException, ...]) -> Kind:
     if kind == "overflow" and (status == 429 or _RATE.search(text)):
         return "rate"
     if kind == "rate" or status == 429:
-        return "refused" if _NO_MONEY.search(text) else "rate"
+        # Google calls every limit a quota, also one of requests per minute.
+        return "refused" if _NO_MONEY.search(text) and "RESOURCE_EXHAUSTED" not in text else "rate"
     if kind != "overflow" and is_overflow(text, status):
         return "overflow"
     # litellm calls a 404 and some 503 a bad request, and an unknown status a connection error.
@@ -207,7 +214,11 @@ def _message(error: BaseException) -> str:
 
 
 def _inner(text: str) -> str:
-    """The message inside a JSON body, where the text holds one."""
+    """The message inside a JSON body, where the text holds one; of Google's errors litellm prints the bytes."""
+    printed = _PRINTED.search(text)
+    if printed:
+        with suppress(ValueError, SyntaxError):
+            text = ast.literal_eval(printed.group()).decode("utf-8", "replace")
     start = text.find("{")
     if start < 0:
         return text

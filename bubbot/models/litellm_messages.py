@@ -13,6 +13,8 @@ from bubbot.views.compact import estimate_tokens
 
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 """What a provider is sent of a message; strict ones refuse a request with other keys."""
+_NO_EMPTY_TEXT = frozenset({"anthropic", "bedrock", "gemini", "vertex_ai"})
+"""Providers whose protocols take no empty text: litellm would write a placeholder into the model's own words."""
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -35,6 +37,8 @@ def messages_for(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
 
 def _message(message: JsonObject, provider: str) -> dict[str, Any]:
     sent = {key: thaw(message[key]) for key in _KEYS if key in message}
+    if sent.get("tool_calls") and not sent.get("content") and provider in _NO_EMPTY_TEXT:
+        sent["content"] = None
     replay = message.get("replay")
     if isinstance(replay, Mapping) and replay.get("provider") == provider:
         # Nobody else can read it: the blocks are signed by the provider they came from.
@@ -83,8 +87,12 @@ class Assembly:
         """Whether anything of the answer has arrived."""
         return bool(self.text or self.reasoning or self._calls or self._blocks)
 
-    def reply(self, finish: str, request: ModelRequest, cost: float | None) -> ModelReply:
-        """The whole answer."""
+    def said(self) -> str:
+        """All that the model wrote."""
+        return self.text + self.reasoning + "".join(call.name + call.arguments for call in self._calls)
+
+    def reply(self, finish: str, request: ModelRequest, cost: float | None, own: Usage | None = None) -> ModelReply:
+        """The whole answer. `own` is the usage as we counted it, for where the provider sent none."""
         calls = tuple(
             ToolCall(call.id or self._own_id(place), call.name, call.arguments)
             for place, call in enumerate(self._calls)
@@ -93,7 +101,7 @@ class Assembly:
             self.text,
             calls,
             _FINISH.get(finish, "unknown"),
-            self._usage(request, cost),
+            self._usage(request, cost, own),
             self.model,
             self.response_id,
             self.reasoning or None,
@@ -109,7 +117,8 @@ class Assembly:
             self._calls.append(call)
         call.id = call.id or given
         function = getattr(delta, "function", None)
-        call.name += getattr(function, "name", None) or ""
+        name = getattr(function, "name", None) or ""
+        call.name += "" if name == call.name else name  # some providers repeat the whole name with every piece
         call.arguments += getattr(function, "arguments", None) or ""
 
     def _think(self, block: Any) -> None:
@@ -138,10 +147,9 @@ class Assembly:
     def _own_id(self, place: int) -> str:
         return f"call_{self.response_id or 'own'}_{place}"
 
-    def _usage(self, request: ModelRequest, cost: float | None) -> Usage:
+    def _usage(self, request: ModelRequest, cost: float | None, own: Usage | None) -> Usage:
         if self.usage is None:
-            said = self.text + self.reasoning + "".join(call.name + call.arguments for call in self._calls)
-            return Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(said))
+            return own or Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(self.said()))
         details = getattr(self.usage, "prompt_tokens_details", None)
         return Usage(
             self.usage.prompt_tokens or 0,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
 import sys
 from collections import deque
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bubbot.errors import ConfigError, ModelOverflow, ModelRefused, ModelUnavailable
 from bubbot.model import (
+    Count,
     Finish,
     Model,
     ModelEvent,
@@ -31,6 +31,7 @@ from bubbot.model import (
     TextDelta,
     Usage,
 )
+from bubbot.models.local_chat import chat
 
 if TYPE_CHECKING:
     from bubbot.tape.entry import JsonObject
@@ -42,6 +43,8 @@ NOTICE = (
 )
 CONTEXT_LIMIT = 8192
 """The longest context the weights were trained for."""
+COUNTED_BY = "SmolLM2"
+"""The name of its tokenizer."""
 WORKER = Path(__file__).with_name("local_worker.py")
 """The program of the child process."""
 
@@ -52,7 +55,6 @@ _SEED = 1
 _GRACE = 2.0
 # Characters buffered from the child; far above a whole answer, so that reading is never paused.
 _BUFFER = 2**20
-_MARKERS = re.compile(r"<\|(im_start|im_end|endoftext)\|>")
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length"}
 
 
@@ -135,6 +137,21 @@ class LocalModel:
                     answer = await child.answer(self._idle)
             finally:
                 # A child in the middle of an answer, or in doubt, is ended: a new one loads within a second.
+                if not whole:
+                    await self._end()
+
+    async def count(self, request: ModelRequest) -> Count | None:
+        """See `Counts.count`: what llama.cpp itself reads of the request. Raises as `stream` does."""
+        line = json.dumps({"count": True, "messages": chat(request)}).encode() + b"\n"
+        async with self._lock:
+            whole = False
+            try:
+                child, answer = await self._asked(line)
+                while "alive" in answer:
+                    answer = await child.answer(self._idle)
+                whole = True
+                return Count(answer["count"], COUNTED_BY) if "count" in answer else None
+            finally:
                 if not whole:
                     await self._end()
 
@@ -307,48 +324,9 @@ async def _start(context_tokens: int, threads: int) -> _Child:
 
 async def _keep_tail(stderr: asyncio.StreamReader, tail: deque[bytes]) -> None:
     async for line in stderr:
-        if line.strip():
+        # A request that is too long is answered; how the process ends is another matter.
+        if line.strip() and b"send_error" not in line:
             tail.append(line[-300:])
-
-
-def chat(request: ModelRequest) -> list[dict[str, str]]:
-    """The request as plain text messages: what this model cannot read is described, and nothing is refused."""
-    texts = [("system", request.system), *(_plain(message) for message in request.messages)]
-    return [{"role": role, "content": _safe(text)} for role, text in texts if text.strip()]
-
-
-def _plain(message: JsonObject) -> tuple[str, str]:
-    role, text = message.get("role"), _text(message.get("content"))
-    if role == "tool":
-        return "user", f"[result of a tool] {text}"
-    if role == "assistant":
-        return "assistant", "\n".join(filter(None, (text, *map(_call, message.get("tool_calls") or ()))))
-    return "system" if role in ("system", "developer") else "user", text
-
-
-def _text(content: object) -> str:
-    if isinstance(content, list | tuple):
-        return "\n".join(filter(None, map(_part, content)))
-    return "" if content is None else str(content)
-
-
-def _part(part: object) -> str:
-    if not isinstance(part, Mapping):
-        return str(part)
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'something')} that cannot be shown]"
-
-
-def _call(call: object) -> str:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
-        return "[called a tool]"
-    return f"[called the tool {function.get('name')} with {function.get('arguments')}]"
-
-
-def _safe(text: str) -> str:
-    """Valid UTF-8, and no marker with which a text could end its own message and open another."""
-    return _MARKERS.sub(r"<\1>", text.encode(errors="replace").decode())
 
 
 def _failure(error: JsonObject) -> ModelOverflow | ModelUnavailable:

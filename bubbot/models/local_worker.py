@@ -8,8 +8,9 @@ Started by `bubbot.models.local` as `python -P local_worker.py OPTIONS`, where O
     {"text": "..."}                       a delta, always whole characters
     {"done": true, "finish", "input_tokens", "output_tokens", "cached_tokens"}
     {"error": {"kind": "overflow" | "failed", "message"}}
+    {"count": 123}                        the tokens of `{"count": true, "messages"}`, which generates nothing
 
-and each request ends with exactly one `done` or `error`. The process ends when its stdin closes, also in the
+and each request ends with exactly one `done`, `count` or `error`. The process ends when its stdin closes, also in the
 middle of a generation: nothing is left running when the daemon was killed.
 """
 
@@ -127,11 +128,14 @@ def load(weights: str, context_tokens: int, threads: int) -> Any:
         return xllamacpp.Server(params)
 
 
-def complete(server: Any, line: bytes, output: Output) -> None:
+def complete(server: Any, counter: Counter, line: bytes, output: Output) -> None:
     """Answers one request."""
     answer = Answer(output)
     try:
         request = json.loads(line)
+        if request.get("count"):
+            output.send({"count": counter.count(request["messages"])})
+            return
         request |= {
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -146,6 +150,38 @@ def complete(server: Any, line: bytes, output: Output) -> None:
     answer.done()
 
 
+class Counter:
+    """Counts prompts with the tokenizer and the chat template of the loaded model, and reads none of them.
+
+    The server offers no call for this, but it says how long a prompt is that exceeds its context. So a message that
+    does so by itself is put behind the ones to count, and what it adds is taken off: messages stand between special
+    tokens, hence their lengths add up.
+    """
+
+    def __init__(self, server: Any, context_tokens: int) -> None:
+        self._server = server
+        self._long = {"role": "user", "content": " a" * (context_tokens + 1)}
+        opening = {"role": "system", "content": "a"}
+        self._added = self._length([opening, self._long, self._long]) - self._length([opening, self._long])
+
+    def count(self, messages: list[Any]) -> int:
+        """The tokens of a request with these messages. Raises `ValueError` where the server does not tell."""
+        return self._length([*messages, self._long]) - self._added
+
+    def _length(self, messages: list[Any]) -> int:
+        said: list[Mapping[str, Any]] = []
+
+        def take(chunk: Mapping[str, Any]) -> bool:
+            said.append(chunk)
+            return True
+
+        self._server.handle_chat_completions({"messages": messages, "max_tokens": 1}, take)
+        found = [chunk.get("error", {}).get("n_prompt_tokens") for chunk in said]
+        if not found or not isinstance(found[0], int):
+            raise ValueError("the server did not say how long the prompt is")
+        return found[0]
+
+
 def receive(lines: SimpleQueue[bytes]) -> None:
     """Reads requests until the parent closes the pipe or is gone; then ends the process, whatever it does."""
     with open(0, "rb", closefd=False) as stdin:
@@ -157,7 +193,8 @@ def receive(lines: SimpleQueue[bytes]) -> None:
 def main() -> None:
     """Loads the model, then answers requests one after another until stdin closes."""
     output = Output()
-    server = load(**json.loads(sys.argv[1]))
+    options = json.loads(sys.argv[1])
+    server = load(**options)
     # A supervisor signals the whole group: let the turn that runs end in peace, the closed pipe ends us.
     # Set after loading, because llama.cpp installs handlers that leave a server which answers nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -165,9 +202,10 @@ def main() -> None:
     lines: SimpleQueue[bytes] = SimpleQueue()
     # Started after loading: loading holds the interpreter's lock, so the thread could not run any earlier.
     Thread(target=receive, args=(lines,), daemon=True).start()
+    counter = Counter(server, options["context_tokens"])
     output.send({"alive": True})
     while True:
-        complete(server, lines.get(), output)
+        complete(server, counter, lines.get(), output)
 
 
 if __name__ == "__main__":

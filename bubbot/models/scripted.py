@@ -47,7 +47,10 @@ _ERRORS: Mapping[str, type[ModelError]] = {
     "refused": ModelRefused,
     "unavailable": ModelUnavailable,
 }
-_STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")
+_HEAD = re.compile(
+    r"^(\[\d{4}-\d\d-\d\d \d\d:\d\d\] )?([^\n\[]{0,64} \(#-?\d+\): )?(\[in reply to [^\n]*?: \"(?:[^\"\\]|\\.)*\"\] )?"
+)
+"""What stands before a message: its time, who wrote it in a group, what it replies to."""
 _DEFAULT = [{"text": "You said: {text}"}]
 
 
@@ -118,9 +121,19 @@ def _asked(request: ModelRequest) -> tuple[str, int]:
     for message in reversed(request.messages):
         if message["role"] == "user":
             content = message["content"]
-            return _STAMP.sub("", content if isinstance(content, str) else json.dumps(content)), said
+            return _HEAD.sub("", _plain(content)), said
         said += message["role"] == "assistant"
     return "", said
+
+
+def _plain(content: Any) -> str:
+    """The text of a message; of one in parts, that of its text parts."""
+    if isinstance(content, str):
+        return content
+    texts = [str(part.get("text", "")) for part in content if part.get("type") == "text"]
+    if len(texts) > 1 and _HEAD.fullmatch(f"{texts[0]} "):
+        texts[:2] = [" ".join(texts[:2])]
+    return "\n".join(texts)
 
 
 def _arguments(call: Mapping[str, Any]) -> str:

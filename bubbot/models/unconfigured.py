@@ -6,18 +6,21 @@ from collections.abc import AsyncIterator
 
 from bubbot.errors import ModelUnconfigured
 from bubbot.model import ModelEvent, ModelRequest, ModelTraits
-from bubbot.texts import NO_MODEL
+from bubbot.texts import Texts
 
 
 class UnconfiguredModel:
     """See `Model`; every request raises `ModelUnconfigured`."""
 
     name = "none"
-    traits = ModelTraits(tools=False, notice=NO_MODEL)
+
+    def __init__(self, texts: Texts | None = None) -> None:
+        self._told = (texts or Texts()).say("no_model")
+        self.traits = ModelTraits(tools=False, notice=self._told)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002 - the port's signature
         """See `Model.stream`."""
-        raise ModelUnconfigured(NO_MODEL)
+        raise ModelUnconfigured(self._told)
         yield  # makes this a generator
 
     async def aclose(self) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
+from bubbot.channel import Inbound
 from bubbot.errors import ConfigError
-from bubbot.runtime.session import ChannelLink, SessionDeps, SessionRuntime
+from bubbot.runtime.changes import message_id
+from bubbot.runtime.link import ChannelLink, SessionDeps
+from bubbot.runtime.session import SessionRuntime
 from bubbot.tape.service import TapeService
-from bubbot.turn import Accepted, TurnResult
+from bubbot.turn import Accepted, Changed, TurnResult
+
+KEPT_IDLE = 256
+"""Sessions that are remembered at most while nothing happens in them; what is forgotten is read again."""
 
 
 class AppRuntime:
@@ -27,33 +34,106 @@ class AppRuntime:
         self._group = group
         self._sessions: dict[str, SessionRuntime] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._paused = False
 
     def submit(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
         """Queues an accepted inbound in its session. The future ends with the turn that answers it."""
-        session_id = accepted.inbound.session
-        session = self._sessions.get(session_id)
-        if session is None:
-            link = self._links.get(accepted.inbound.channel)
-            if link is None:
-                raise ConfigError(f"no channel {accepted.inbound.channel} runs here")
-            session = self._sessions[session_id] = SessionRuntime(self._tape(session_id), link, self._deps)
-        result = session.submit(accepted)
-        running = self._tasks.get(session_id)
-        if running is None or running.done():
-            draining = session.drain()
-            try:
-                self._tasks[session_id] = self._group.create_task(draining)
-            except RuntimeError:  # everything is ending; the next start takes the inbound up
-                draining.close()
-                raise
+        inbound = accepted.inbound
+        result = self._session(inbound.channel, inbound.session).submit(accepted)
+        self._run(inbound.session)
         return result
+
+    def change(self, changed: Changed) -> None:
+        """Queues a change of an earlier message in its session."""
+        event = changed.event
+        self._session(event.channel, event.session).change(changed)
+        self._run(event.session)
+
+    async def knows(self, channel: str, session_id: str, message: str) -> bool:
+        """Whether the session has the message with this id of the platform: on its tape, or waiting."""
+        if channel not in self._links:
+            return False
+        session = self._sessions.get(session_id)
+        if session is not None and session.awaits(message):
+            return True
+        return await message_id(self._tape(session_id), message) is not None
+
+    def too_old(self, inbound: Inbound) -> bool:
+        """Whether a message that comes now is too old to be answered."""
+        return self._session(inbound.channel, inbound.session).too_old(inbound)
 
     def stop(self, session_id: str) -> bool:
         """Stops the running turn of a session; says whether there was one."""
         session = self._sessions.get(session_id)
         return session is not None and session.stop()
 
+    def busy(self, session_id: str) -> tuple[bool, int]:
+        """Whether a turn of this session is under way, and how many messages wait behind it."""
+        session = self._sessions.get(session_id)
+        return (session.running, session.waiting) if session else (False, 0)
+
+    @asynccontextmanager
+    async def exclusive(self, session_id: str) -> AsyncIterator[None]:
+        """No turn of the session is under way until the block ends, and none begins."""
+        channel = session_id.partition(":")[0]
+        if channel not in self._links:  # nothing of it runs here
+            yield
+            return
+        async with self._session(channel, session_id).exclusive():
+            yield
+
+    async def session_idle(self, session_id: str) -> None:
+        """Returns when the session has nothing to do."""
+        while (task := self._tasks.get(session_id)) is not None and not task.done():
+            await asyncio.wait([task])
+
     async def idle(self) -> None:
         """Returns when no session has anything to do."""
         while running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
+
+    def pause(self) -> None:
+        """No further turn begins; those under way go on. What waits is taken up by the next start."""
+        self._paused = True
+        for session in self._sessions.values():
+            session.pause()
+
+    async def cancel(self) -> None:
+        """Cuts off what runs; it is durable, and the next start goes on with it."""
+        tasks = [task for task in self._tasks.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _session(self, channel: str, session_id: str) -> SessionRuntime:
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            link = self._links.get(channel)
+            if link is None:
+                raise ConfigError(f"no channel {channel} runs here")
+            session = SessionRuntime(self._tape(session_id), link, self._deps)
+            if self._paused:
+                session.pause()
+        self._sessions[session_id] = session  # the newest stands at the end
+        return session
+
+    def _run(self, session_id: str) -> None:
+        """Sees to it that what waits in the session is worked on."""
+        running = self._tasks.get(session_id)
+        if self._paused or (running is not None and not running.done()):
+            return
+        draining = self._sessions[session_id].drain()
+        try:
+            task = self._tasks[session_id] = self._group.create_task(draining)
+            task.add_done_callback(lambda ended: self._rest(session_id, ended))
+        except RuntimeError:  # everything is ending; the next start takes the inbound up
+            draining.close()
+            raise
+
+    def _rest(self, session_id: str, ended: asyncio.Task[None]) -> None:
+        """A session has nothing to do any more: those that have been idle longest are forgotten."""
+        if self._tasks.get(session_id) is ended:
+            del self._tasks[session_id]
+        for one in list(self._sessions)[: max(0, len(self._sessions) - KEPT_IDLE)]:
+            if one not in self._tasks and self._sessions[one].idle:
+                del self._sessions[one]

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bubbot.channel import ToolEnded, ToolStarted
-from bubbot.errors import BubbotError, ModelError, ToolError, ToolFailed, ToolRetry
+from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
 from bubbot.model import ToolCall
 from bubbot.runtime.preview import Show, shortened, show_nothing
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
-from bubbot.texts import repeated_call
 from bubbot.tool import Rerun, Tool, Toolbox
 from bubbot.turn import Turn
 
@@ -62,7 +61,7 @@ class CallRunner:
         self._settings = settings
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: Repeats) -> list[dict[str, Any]]:
-        """A result for each call, in order. Raises `ModelError` where the model does not stop repeating itself.
+        """A result for each call, in order. Raises `ModelRepeatsCall` where the model does not stop repeating itself.
 
         Where it raises or is cancelled, the results there are by then are appended to the turn's tape.
         """
@@ -81,7 +80,7 @@ class CallRunner:
     async def _counted(self, turn: Turn, call: ToolCall, repeats: Repeats) -> tuple[str, bool]:
         times = repeats.seen(call)
         if times > REPEAT_LIMIT:
-            raise ModelError(repeated_call(call.name))
+            raise ModelRepeatsCall(call.name)
         if times == REPEAT_LIMIT:
             return f"this is the same call {times} times in a row; it was not run. Try another way.", True
         self._show(turn.session, ToolStarted(clean(call.name), shortened(clean(call.arguments))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 from xml.sax.saxutils import escape, quoteattr
@@ -13,6 +13,7 @@ from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFo
 from bubbot.runtime.calls import CallRunner, clean
 from bubbot.runtime.router import COMMAND_PREFIX
 from bubbot.tape import entry as make
+from bubbot.texts import Texts
 from bubbot.tool import Rerun, Tool, ToolArgs, Toolbox
 from bubbot.turn import Turn
 
@@ -61,10 +62,11 @@ class CommandRunner:
     async def _outcome(self, turn: Turn, line: str) -> CommandOutcome:
         name = line.removeprefix(COMMAND_PREFIX).split(maxsplit=1)[0] if line.strip(", ") else ""
         try:
-            tool, args = parse(line, self._toolbox)
+            tool, args = parse(line, self._toolbox, turn.texts)
             name = tool.name
             if not turn.role.at_least(tool.role):
-                raise CommandError(f",{name} is for the {tool.role}; you are a {turn.role} here")
+                needed, role = turn.texts.role(tool.role), turn.texts.role(turn.role)
+                raise CommandError(turn.texts.say("not_allowed", command=name, needed=needed, role=role))
             output = await self._calls.invoke(turn, tool, args)
         except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
@@ -76,7 +78,7 @@ class CommandRunner:
         return CommandOutcome(name, "ok", clean(output))
 
 
-def parse(line: str, toolbox: Toolbox) -> tuple[Tool, ToolArgs]:
+def parse(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
     """The tool and its checked arguments. Raises `CommandError` with the right form of the command.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the
@@ -84,16 +86,23 @@ def parse(line: str, toolbox: Toolbox) -> tuple[Tool, ToolArgs]:
     """
     body = line.strip().removeprefix(COMMAND_PREFIX).strip()
     if not body:
-        raise CommandError("a command is a comma and a name, such as ,help")
+        raise CommandError(texts.say("no_name"))
     name, *rest = body.split(maxsplit=1)
     try:
         tool = toolbox.find(name)
     except ToolError as error:
-        raise CommandError(str(error).replace("there is no ", "there is no command ,")) from error
+        raise CommandError(unknown(name, toolbox.near(name), texts)) from error
     try:
         return tool, tool.checked(_values(tool, rest[0] if rest else ""))
     except ToolRetry as error:
-        raise CommandError(f"{error}. The form is: {usage(tool)}") from error
+        raise CommandError(texts.say("wrong_form", problem=error, usage=usage(tool))) from error
+
+
+def unknown(name: str, near: Sequence[str], texts: Texts) -> str:
+    """What people are told who typed a command that there is not; `near` are names that look like it."""
+    if not near:
+        return texts.say("no_command", name=name)
+    return texts.say("no_command_but", name=name, near=texts.say("or").join(near))
 
 
 def usage(tool: Tool) -> str:

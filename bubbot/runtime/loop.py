@@ -43,7 +43,7 @@ class AgentLoop:
                 await self._fall_through(turn, outcome)
                 ask_model = True
             else:
-                texts += [outcome.output] if outcome.output else []
+                texts += [_told(turn, outcome)] if outcome.output else []
                 ask_model = ask_model or outcome.rerun
         if ask_model:
             answer = await self._runner.run(turn)
@@ -56,3 +56,7 @@ class AgentLoop:
         """A command that ran and raised becomes something the model can see and explain."""
         stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
         turn.message_ids.append(stored[0].id)
+
+
+def _told(turn: Turn, outcome: CommandOutcome) -> str:
+    return turn.texts.traced(outcome.output, turn.id) if outcome.status == "error" else outcome.output

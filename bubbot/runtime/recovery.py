@@ -14,17 +14,19 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
-from bubbot.turn import Accepted
+from bubbot.turn import Accepted, Changed
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a start-up found: turns that were cut off, and the inbounds that still need an answer, oldest first."""
+    """What a start-up found: turns that were cut off, the inbounds that still need an answer, and the changes that
+    are not on their tapes yet, oldest first."""
 
     interrupted: int
     open: tuple[Accepted, ...]
+    changes: tuple[Changed, ...] = ()
 
 
 async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[[str], TapeService]) -> Recovered:
@@ -48,7 +50,8 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
             "taking up what was left open",
             extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
         )
-    return Recovered(count, tuple(still_open))
+    changes = [change for inbox in inboxes for change in await inbox.changes()]
+    return Recovered(count, tuple(still_open), tuple(changes))
 
 
 async def _merge(store: TapeStore, tape: TapeService, record: ForkRecord, owed: Sequence[tuple[str, int]]) -> None:
@@ -71,12 +74,14 @@ async def _close(fork: ForkedTape, owed: Sequence[tuple[str, int]]) -> None:
 
 
 def _start(record: ForkRecord) -> list[tuple[str, int]]:
-    """The inbounds of the turn whose fork this is: (inbox tape, id) each."""
-    for batch in record.staged:
-        for entry in batch.entries:
-            if entry.name == "turn/start":
-                return [(tape, inbound_id) for tape, inbound_id in entry.payload["data"]["inbounds"]]
-    return []
+    """The inbounds of the turn whose fork this is, joined ones too: (inbox tape, id) each."""
+    return [
+        (tape, inbound_id)
+        for batch in record.staged
+        for entry in batch.entries
+        if entry.name in ("turn/start", "turn/joined")
+        for tape, inbound_id in entry.payload["data"]["inbounds"]
+    ]
 
 
 def _unfinished(delta: Sequence[TapeEntry]) -> list[TapeEntry]:

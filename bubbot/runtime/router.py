@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bubbot.texts import EMPTY_ANSWER, SILENT_MARK
+from bubbot.texts import SILENT_MARK
 
 COMMAND_PREFIX = ","
 
@@ -32,4 +32,4 @@ def route_assistant(text: str) -> Answer:
     said = _THOUGHT.sub("", text).strip()
     if said == SILENT_MARK:
         return Answer("", silent=True)
-    return Answer(said) if said else Answer(EMPTY_ANSWER, empty=True)
+    return Answer(said, empty=not said)

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bubbot.channel import StepEnded, TextShown
-from bubbot.errors import ModelError, ModelOverflow, ModelUnavailable
+from bubbot.errors import ModelAnsweredNothing, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
 from bubbot.model import ModelReply, TextDelta, ToolCall
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import CallRunner, Repeats, clean
 from bubbot.runtime.compose import Composed, Composer, tools_text
+from bubbot.runtime.fitting import Fitting
 from bubbot.runtime.preview import Show, ShownText, show_nothing
 from bubbot.runtime.router import Answer, route_assistant
 from bubbot.tape import entry as make
@@ -20,7 +21,6 @@ from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
-from bubbot.texts import step_limit
 from bubbot.turn import Turn
 from bubbot.views.context import CUT
 
@@ -54,7 +54,7 @@ class ModelRunner:
         elapsed: Callable[[], float],
         show: Show = show_nothing,
     ) -> None:
-        self._composer = composer
+        self._fitting = Fitting(composer, settings.timeout)
         self._calls = calls
         self._settings = settings
         self._elapsed = elapsed
@@ -64,11 +64,15 @@ class ModelRunner:
         """The answer. Raises a `ModelError` where there is none: overflow twice, step limit, repeated call, failure."""
         repeats, kept, overflowed = Repeats(), await _kept(turn), False
         for step in range(1, self._settings.max_steps + 1):
-            composed = await self._composer.compose(turn)
+            if step > 1:
+                await turn.join()
+            fitted = await self._fitting.fitted(turn, last=overflowed)
+            composed = fitted.composed
             kept = await self._keep(turn, composed, kept)
-            facts = self._facts(composed, kept, step)
+            facts = self._facts(composed, kept, step) | fitted.facts()
             started = self._elapsed()
             try:
+                fitted.check()
                 reply = await self._ask(turn, composed)
             except ModelError as error:
                 facts |= {"elapsed_ms": self._since(started), "error": clean(str(error))}
@@ -85,7 +89,7 @@ class ModelRunner:
             if not reply.calls:
                 return await self._finish(turn, reply, facts)
             await self._use_tools(turn, reply, facts, repeats)
-        raise ModelError(step_limit(self._settings.max_steps))
+        raise ModelStepLimit(self._settings.max_steps)
 
     async def _ask(self, turn: Turn, composed: Composed) -> ModelReply:
         model, reply, seen, shown = composed.model, None, "", ShownText()
@@ -117,7 +121,7 @@ class ModelRunner:
         said = make.message("assistant", text or " ", model=reply.model)
         await turn.tape.append([said, make.event(STEP, facts)])
         if answer.empty:
-            raise ModelError(answer.text)
+            raise ModelAnsweredNothing
         return answer
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: Repeats) -> None:

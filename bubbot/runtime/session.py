@@ -4,68 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import tzinfo
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 
-from bubbot.channel import Outbound, Part, Role, Sender, TurnEnded, TurnStarted
+from bubbot.channel import Inbound, Outbound, Role, TurnEnded, TurnStarted
 from bubbot.errors import BubbotError, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
 from bubbot.outbox import intent
 from bubbot.runtime.calls import clean
-from bubbot.runtime.loop import AgentLoop, LoopResult
-from bubbot.runtime.preview import Show, show_nothing
+from bubbot.runtime.changes import change_entries
+from bubbot.runtime.intake import Taken, attachments_of
+from bubbot.runtime.link import ChannelLink, SessionDeps
+from bubbot.runtime.loop import LoopResult
+from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
 from bubbot.runtime.router import is_command
+from bubbot.runtime.waiting import Waiting, WaitingLine
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
-from bubbot.tape.handle import Clock
 from bubbot.tape.query import Opening, TapeQuery, Window
-from bubbot.tape.service import NewId, TapeService
-from bubbot.texts import GAVE_UP, STOPPED, failed
-from bubbot.turn import Accepted, Turn, TurnResult
-from bubbot.views.outbox import Intent, intent_from
+from bubbot.tape.service import TapeService
+from bubbot.turn import Accepted, Changed, Turn, TurnResult
+from bubbot.views.outbox import intent_from
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 2
 """Turns begun for one inbound before it ends with an honest failure."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelLink:
-    """What a session knows of its channel: the tapes beside it, how it cuts a message, and who may do what."""
-
-    name: str
-    inbox: str
-    outbox: str
-    parts: Callable[[Outbound], Sequence[Part]]
-    role: Callable[[Sender], Role]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionDeps:
-    """What every session shares. `deliver` is told of each merged intent, `show` of what a turn shows meanwhile."""
-
-    loop: AgentLoop
-    now: Clock
-    new_id: NewId
-    zone: tzinfo
-    retention_days: int
-    limit: asyncio.Semaphore
-    deliver: Callable[[str, Intent], Awaitable[None]]
-    show: Show = show_nothing
-
-
-@dataclass
-class _Waiting:
-    accepted: Accepted
-    result: asyncio.Future[TurnResult] = field(repr=False)
 
 
 class SessionRuntime:
@@ -75,98 +43,257 @@ class SessionRuntime:
         self._tape = tape
         self._link = link
         self._deps = deps
-        self._waiting: deque[_Waiting] = deque()
+        self._line = WaitingLine(link.rules)
+        self._batch: list[Waiting] = []
+        self._taken: dict[int, Taken] = {}
+        self._taking: asyncio.Future[dict[int, Taken]] | None = None
+        self._edits: list[int] = []
+        self._applying: Changed | None = None
+        self._held = 0
         self._running: asyncio.Task[LoopResult] | None = None
+        self._writing = asyncio.Lock()
         self._stop_asked = False
+        self._paused = False
         self._started = False
 
     def submit(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
         """Queues an inbound; the future ends with its turn. The caller sees to it that `drain` runs."""
-        waiting = _Waiting(accepted, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        waiting = Waiting(accepted, asyncio.get_running_loop().create_future())
+        self._line.add(waiting)
         return waiting.result
+
+    def change(self, changed: Changed) -> None:
+        """Queues a change of an earlier message. The caller sees to it that `drain` runs."""
+        self._line.add(changed)
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is under way."""
+        return bool(self._batch)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait behind the turn under way."""
+        return self._line.messages
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost when the session is forgotten: all there is to know of it is on its tape."""
+        return not (self._line or self._batch or self._applying or self._held)
 
     def stop(self) -> bool:
         """Stops the turn under way, if there is one; what it did stays a fact. One that is just being opened is
-        stopped as soon as it is open."""
+        stopped as soon as it is open, and waits for no files."""
         if self._running is not None:
             return self._running.cancel()
-        self._stop_asked = bool(self._waiting)
+        self._stop_asked = bool(self._line.messages or self._batch)
+        if self._taking is not None:
+            self._taking.cancel()
         return self._stop_asked
+
+    def awaits(self, message: str) -> bool:
+        """Whether the message with this id of the platform is on its way to the tape: it waits, is being answered, or
+        is being written."""
+        applying = self._applying.event if self._applying else None
+        written = isinstance(applying, Inbound) and applying.message == message
+        answered = any(one.accepted.inbound.message == message for one in self._batch)
+        return written or answered or self._line.holds(message)
+
+    def too_old(self, inbound: Inbound) -> bool:
+        """Whether a message that comes now is too old to be answered."""
+        return self._link.rules.too_old(inbound, self._deps.now())
+
+    def pause(self) -> None:
+        """No further turn begins."""
+        self._paused = True
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[TapeService]:
+        """The tape; no turn and no change is written to it within the block."""
+        self._held += 1
+        try:
+            async with self._writing:
+                yield self._tape
+        finally:
+            self._held -= 1
+            self._tape.forget_window()  # it may have been written past this object
 
     async def drain(self) -> None:
         """Runs turns until nothing waits."""
-        while self._waiting:
-            waiting = self._waiting[0]
-            async with self._deps.limit:
-                result = await self._turn([waiting.accepted])
-            self._waiting.popleft()
-            self._stop_asked = False
-            if not waiting.result.done():
-                waiting.result.set_result(result)
+        while self._line and not self._paused:
+            await self._line.quiet(self._deps.now)
+            if changed := self._line.change():
+                self._applying = changed
+                async with self._writing:
+                    await self._apply(changed)
+                self._applying = None
+                continue
+            await self._take(lambda: [one for one in self._line.ahead(self._deps.now()) if not one.attempts])
+            async with self._link.chat_limit(self._tape.session), self._deps.limit, self._writing:
+                if not self._paused:
+                    await self._next()
 
-    async def _turn(self, batch: Sequence[Accepted]) -> TurnResult:
-        turn = await self._begin(batch)
-        self._deps.show(turn.session, TurnStarted())
+    async def _next(self) -> None:
+        """One turn, for what it takes from the line."""
+        if gone := self._line.withdrawn():
+            await self._withdraw(gone)
+            return
+        self._batch, old = self._line.batch(self._deps.now())
+        batch = [one.accepted for one in self._batch]
+        try:
+            result = await self._turn(batch, old=old)
+        except BubbotError:
+            raise  # the store or the tape itself: nothing can be recorded
+        except Exception as error:  # a defect of ours, or an adapter's value that nothing takes: the others go on
+            log.exception("messages could not be taken up", extra={"action": "turn.poisoned"})
+            result = await self._poisoned(batch, error)
+        self._stop_asked = False
+        for one in self._batch:
+            one.settle(result)
+        self._batch = []
+
+    async def _poisoned(self, batch: Sequence[Accepted], error: Exception) -> TurnResult:
+        """Messages that no turn can be made of end with a failure, so that no later start meets them again."""
+        first, texts = batch[0], self._deps.texts
+        key, inbound = f"poisoned:{first.id}", first.inbound
+        text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
+        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message or inbound.external_id)
+        told = intent(self._tape.session, key, tuple(self._link.parts(out)), inbound=first.id)
+        ended = done([one.id for one in batch], outcome="failed")
+        fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
+        await self._tape.append([fact], also={self._link.inbox: [ended], self._link.outbox: [told]})
+        self._deps.show(self._tape.session, TurnEnded("failed"))  # else it is shown at work for ever
+        for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
+            await self._deps.deliver(self._link.name, intent_from(entry))
+        return TurnResult("", "failed", text)
+
+    async def _withdraw(self, gone: Sequence[tuple[Waiting, Changed]]) -> None:
+        """Messages that were deleted before their turn are neither kept on the session's tape nor answered."""
+        ids = [item_id for waiting, deletion in gone for item_id in (waiting.accepted.id, deletion.id)]
+        await self._tape.append([], also={self._link.inbox: [done(ids, outcome="withdrawn")]})
+        self._stop_asked = self._stop_asked and self._line.messages > 0
+        for waiting, _ in gone:
+            self._taken.pop(waiting.accepted.id, None)
+            waiting.settle(TurnResult("", "silent"))
+
+    async def _turn(self, batch: Sequence[Accepted], *, old: bool) -> TurnResult:
+        turn = await self._begin(batch, old=old)
+        first = batch[0]
+        self._deps.show(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
-            if max(one.attempts for one in batch) >= ATTEMPTS:
-                await turn.tape.append([make.error("interrupted", GAVE_UP)])
-                result = LoopResult("failed", GAVE_UP)
+            if turn.role is Role.STRANGER:  # since the message was accepted, its sender has lost the right to speak
+                result = LoopResult("silent", "")
+            elif old:
+                result = LoopResult("too_old", too_old_text(turn.texts, batch))
+            elif max(one.attempts for one in batch) >= ATTEMPTS:
+                gave_up = turn.texts.say("gave_up")
+                await turn.tape.append([make.error("interrupted", gave_up)])
+                log.info("a turn was given up", extra={"action": "turn.failed"})
+                result = LoopResult("failed", turn.texts.traced(gave_up, turn.id))
             else:
                 result = await self._bounded(turn)
             return await self._merge(turn, result)
 
-    async def _begin(self, batch: Sequence[Accepted]) -> Turn:
-        """Opens the fork; when this returns, the turn and its messages are durable."""
+    async def _take(self, wanted: Callable[[], Sequence[Accepted]]) -> None:
+        """Takes in the attachments of messages that are still on their way to a turn, until `wanted` names none that
+        is missing. Before the turn begins: slow files hold no place among the turns of others. What a crash cuts off
+        is fetched again."""
+        while not self._stop_asked and (missing := [one for one in wanted() if self._untaken(one)]):
+            taking = self._deps.intake.take(self._tape, self._link.inbox, missing, self._link.fetch)
+            self._taking = asyncio.ensure_future(taking)
+            try:
+                self._taken |= await self._taking
+            except asyncio.CancelledError:
+                self._taking.cancel()
+                if _being_cancelled():
+                    raise
+            finally:
+                self._taking = None
+
+    def _untaken(self, accepted: Accepted) -> bool:
+        inbound = accepted.inbound
+        return accepted.id not in self._taken and not is_command(inbound.text) and bool(attachments_of(inbound))
+
+    async def _begin(self, batch: Sequence[Accepted], *, old: bool) -> Turn:
+        """Opens the fork; when this returns, the turn and its messages are durable.
+
+        What came with messages that are too `old` is not fetched: nobody will answer them.
+        """
         turn_id = self._deps.new_id()
-        first = batch[0].inbound
         opening: list[TapeEntry] = []
         if await self._readable(TapeQuery(self._tape.name, Opening(), missing="empty")) == ():
             opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
-        start = {
-            "attempt": max(one.attempts for one in batch) + 1,
-            "session": self._tape.session,
-            "inbounds": [[self._link.inbox, one.id] for one in batch],
-        }
-        opening.append(make.event("turn/start", start))
+        opening.append(turn_start(self._tape.session, self._link.inbox, batch))
         known: list[int] = []
+        fresh: list[Accepted] = []
+        self._edits = []
         for accepted in batch:
             cited = await self._cited(accepted)
-            known += cited
-            if not cited and not is_command(accepted.inbound.text):
-                opening.append(self._message(accepted))
+            known += [entry.id for entry in cited]
+            if cited:
+                opening += edits_since(self._link.inbox, cited[-1], self._edits_of(accepted))
+            elif not is_command(accepted.inbound.text):
+                fresh.append(accepted)
+        if not old:
+            await self._take(lambda: fresh)
+        taken = {one.id: self._taken.pop(one.id, None) for one in batch}
+        for one in fresh:
+            opening += message_entries(self._link.inbox, one, taken[one.id], self._edits_of(one))
         fork = await self._tape.open_fork(opening, stamp={"turn": turn_id})
-        fresh = [entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE]
         await self._start_memory(fork)
-        return Turn(
+        turn = self._made(turn_id, fork, batch)
+        turn.message_ids += [*known, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
+        turn.notices += notices_of(taken)
+        return turn
+
+    def _edits_of(self, accepted: Accepted) -> list[Changed]:
+        """The edits of a message that came before it was put before the model; done with the turn."""
+        edits = self._line.edits_of(accepted)
+        self._edits += [one.id for one in edits]
+        return edits
+
+    def _made(self, turn_id: str, fork: ForkedTape, batch: Sequence[Accepted]) -> Turn:
+        first = batch[0].inbound
+        turn = Turn(
             id=turn_id,
             session=self._tape.session,
             tape=fork,
             sender=first.sender,
-            role=self._link.role(first.sender),
+            role=self._link.role(first),
             now=self._deps.now,
             zone=self._deps.zone,
-            inbounds=batch,
-            message_ids=[*known, *fresh],
+            inbounds=list(batch),
+            texts=self._deps.texts,
         )
+        turn.join = lambda: self._join(turn)
+        return turn
 
-    def _message(self, accepted: Accepted) -> TapeEntry:
-        inbound = accepted.inbound
-        return make.message(
-            "user",
-            clean(inbound.text) or " ",
-            inbound=[self._link.inbox, accepted.id],
-            origin="human",
-            sender={"id": inbound.sender.id, "name": inbound.sender.name},
-        )
+    async def _join(self, turn: Turn) -> None:
+        """Takes in what may steer the turn, durable before the model is shown it."""
+        now = self._deps.now
+        await self._take(lambda: [one.accepted for one in self._line.joining(turn.sender.id, now())])
+        joining = self._line.steering(turn.sender.id, now())
+        if not joining:
+            return
+        batch = [one.accepted for one in joining]
+        taken = {one.id: self._taken.pop(one.id, None) for one in batch}
+        self._batch += joining
+        turn.inbounds = [*turn.inbounds, *batch]
+        entries = [turn_joined(self._link.inbox, batch)]
+        for one in batch:
+            entries += message_entries(self._link.inbox, one, taken[one.id], self._edits_of(one))
+        stored = await turn.tape.append(entries)
+        turn.message_ids += [entry.id for entry in stored if entry.kind == Kind.MESSAGE]
+        turn.notices += notices_of(taken)
+        await turn.tape.save()
 
-    async def _cited(self, accepted: Accepted) -> list[int]:
+    async def _cited(self, accepted: Accepted) -> list[TapeEntry]:
         """The messages an interrupted attempt has left on the tape for this inbound."""
         if not accepted.attempts:
             return []
         query = TapeQuery(self._tape.name, Window(), kinds=(Kind.MESSAGE,), missing="empty")
         wanted = (self._link.inbox, accepted.id)
-        return [entry.id for entry in await self._readable(query) or () if entry.meta.get("inbound") == wanted]
+        return [entry for entry in await self._readable(query) or () if entry.meta.get("inbound") == wanted]
 
     async def _readable(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """What a query finds; None where the tape cannot be read there. The turn itself will say so: a damaged
@@ -175,6 +302,13 @@ class SessionRuntime:
             return (await self._tape.fetch([query]))[0]
         except TapeCorrupt:
             return None
+
+    async def _apply(self, changed: Changed) -> None:
+        """The change becomes a fact of the tape, and is done, in one transaction."""
+        with suppress(TapeCorrupt):
+            await self._tape.ensure_bootstrap_anchor()
+            entries, outcome = await change_entries(self._tape, self._link.inbox, changed)
+            await self._tape.append(entries, also={self._link.inbox: [done([changed.id], outcome=outcome)]})
 
     async def _start_memory(self, fork: ForkedTape) -> None:
         """Once for each start of a session: the zone exists and holds nothing past retention."""
@@ -199,36 +333,44 @@ class SessionRuntime:
         except asyncio.CancelledError:
             if _being_cancelled():
                 raise
-            await turn.tape.append([make.error("stopped", STOPPED)])
-            return LoopResult("stopped", STOPPED)
+            stopped = turn.texts.say("stopped")
+            await turn.tape.append([make.error("stopped", stopped)])
+            return LoopResult("stopped", stopped)
         except StoreError:
             raise  # nothing can be recorded; the fork is durable as far as it got
         except BubbotError as error:
             await turn.tape.append([make.error(error.kind, clean(str(error)))])
-            unasked = isinstance(error, ModelUnconfigured)
-            return LoopResult("failed", str(error) if unasked else failed(str(error)))
+            log.info("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
+            if isinstance(error, ModelUnconfigured):
+                return LoopResult("failed", turn.texts.traced(str(error), turn.id))
+            return LoopResult("failed", turn.texts.failed(error, turn.id))
         except Exception as error:  # a defect of ours must not end the session
             log.exception("a turn failed", extra={"action": "turn.failed"})
             await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
-            return LoopResult("failed", failed(f"something went wrong inside me ({type(error).__name__})"))
+            defect = turn.texts.say("defect", name=type(error).__name__)
+            return LoopResult("failed", turn.texts.traced(turn.texts.say("failed", reason=defect), turn.id))
         finally:
             self._running = None
 
     async def _merge(self, turn: Turn, result: LoopResult) -> TurnResult:
         """One transaction: the delta, these inbounds done, the intended message."""
-        fork, inbound = turn.tape, turn.inbounds[0].inbound
+        fork, first = turn.tape, turn.inbounds[0]
         await fork.append([make.event("turn/end", {"status": result.status})])
-        ids = [one.id for one in turn.inbounds]
+        ids = [*(one.id for one in turn.inbounds), *self._edits]
         fork.stage(self._link.inbox, [done(ids, turn=turn.id, outcome=result.status)])
-        if result.text:
-            out = Outbound(inbound.channel, inbound.chat, result.text, inbound.thread, inbound.external_id)
+        text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
+        files = tuple(turn.files) if result.status in ("answered", "silent") else ()
+        if text or files:
+            answered = first.inbound
+            quoted = answered.message or answered.external_id
+            out = Outbound(answered.channel, answered.chat, text, answered.thread, quoted, files)
             parts = tuple(self._link.parts(out))
-            fork.stage(self._link.outbox, [intent(self._tape.session, turn.id, parts)])
+            fork.stage(self._link.outbox, [intent(self._tape.session, turn.id, parts, inbound=first.id)])
         merged = await fork.merge()
         self._deps.show(turn.session, TurnEnded(result.status))
         for entry in merged.staged.get(self._link.outbox, ()):
-            await self._deps.deliver(self._link.name, intent_from(entry.id, entry.payload["data"]))
-        return TurnResult(turn.id, result.status, result.text, merged.delta)
+            await self._deps.deliver(self._link.name, intent_from(entry))
+        return TurnResult(turn.id, result.status, text, merged.delta)
 
 
 def _being_cancelled() -> bool:

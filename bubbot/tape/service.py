@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from hashlib import md5
+from types import MappingProxyType
 from typing import TypeAlias
 
 from bubbot.errors import TapeCorrupt
@@ -40,11 +41,19 @@ class TapeService(TapeHandle):
         self._new_id = new_id
         self._live: LiveWindow | None = None
 
-    async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
-        """Appends a batch durably, all or nothing (see `TapeStore.append`)."""
+    async def append(
+        self,
+        entries: Sequence[TapeEntry],
+        *,
+        keep_first: bool = False,
+        also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
+    ) -> tuple[TapeEntry, ...]:
+        """Appends a batch durably, all or nothing (see `TapeStore.append`); `also` are entries of other tapes that
+        go into the same transaction."""
         batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
+        others = [Batch(tape, tuple(self._stamped(entry) for entry in more)) for tape, more in also.items()]
         self._live = None
-        return (await self._store.append([batch]))[0]
+        return (await self._store.append([batch, *others]))[0]
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Appends a batch if the newest id is still `head`. Raises `TapeConflict`."""
@@ -55,6 +64,10 @@ class TapeService(TapeHandle):
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """What each query finds, all from one state of the database."""
         return await self._store.fetch(queries)
+
+    def forget_window(self) -> None:
+        """Reads the window anew for the next fork: somebody else has written to the tape."""
+        self._live = None
 
     async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
         """While a fork is open its parent stands still: the window is answered from memory."""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, ToolRetry
 from bubbot.memory import MemoryZone, spelled
+from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.memory import MemorySnapshot, MemoryVersionsView, iso_day, recall
@@ -85,12 +86,14 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
     lost = await zone.save_long_term(args.content)
     after = await zone.read()
     if after.seal_id == before.seal_id:
-        return f"Long-term memory says exactly this already ({_cited(after)}); nothing was written."
-    answer = f"Saved to long-term memory as {_new(after)}."
+        return turn.texts.say("memory_same", cited=_cited(after, turn.texts))
+    answer = turn.texts.say("memory_saved", version=_new(after, turn.texts))
     if lost:
-        answer += f" Lines that were there before and are not any more:\n{_listed(lost)}"
-        answer += f"\nIf one of them still holds, save again with it{_way_back(before)}."
-    return answer + _advice(after.long_term, "Long-term memory", "Shorten it: save it again with what matters")
+        answer += turn.texts.say("memory_lost", lines=_listed(lost))
+        answer += turn.texts.say("memory_lost_hint", way_back=_way_back(before, turn.texts))
+    if (size := len(after.long_term.encode())) > ADVISED_BYTES:
+        answer += turn.texts.say("memory_large", size=size, advised=ADVISED_BYTES)
+    return answer
 
 
 def _daily(retention_days: int) -> Tool:
@@ -106,11 +109,13 @@ def _daily(retention_days: int) -> Tool:
             raise ToolRetry(f"date: {error}") from error
         after = await zone.read()
         day = iso_day(args.date) or zone.today().isoformat()
-        answer = f"Added to the notes of {day} as {_new(after)}."
+        answer = turn.texts.say("note_added", day=day, version=_new(after, turn.texts))
         if day < (zone.today() - timedelta(days=retention_days)).isoformat():
-            answer += f" Notes are kept for {retention_days} days: these go when old notes are next cleared away."
+            answer += turn.texts.say("note_goes", count=retention_days)
         content = next(note.content for note in after.dailies if note.date == day)
-        return answer + _advice(content, "The note of this day", "Add only what matters")
+        if (size := len(content.encode())) > ADVISED_BYTES:
+            answer += turn.texts.say("note_large", size=size, advised=ADVISED_BYTES)
+        return answer
 
     return daily
 
@@ -118,22 +123,24 @@ def _daily(retention_days: int) -> Tool:
 @tool("memory.recall")
 async def _recall(turn: Turn, args: RecallArgs) -> str:
     """Searches long-term memory and the notes of the last days; without a query it gives all of them."""
-    zone = _zone(turn)
+    zone, english = _zone(turn), Texts()
     snapshot = await zone.read()
+    cited = _cited(snapshot, english)
     if snapshot.empty:
-        return f"Memory is empty ({_cited(snapshot)})."
+        return f"Memory is empty ({cited})."
     since = zone.today() - timedelta(days=args.days)
     found = recall(snapshot, since=since, query=args.query)
     older = sum(note.date < since.isoformat() for note in snapshot.dailies)
     wanted = f" that contains {args.query!r}" if args.query.strip() else ""
     if found:
-        answer = f"From memory ({_cited(snapshot)}), notes since {since}:"
+        answer = f"From memory ({cited}), notes since {since}:"
         answer += "".join(f"\n\n{place}:\n{text}" for place, text in found)
     else:
-        answer = f"There is nothing{wanted} in memory ({_cited(snapshot)}), notes since {since}."
+        answer = f"There is nothing{wanted} in memory ({cited}), notes since {since}."
     if older:
         oldest = (zone.today() - date.fromisoformat(snapshot.dailies[0].date)).days
-        answer += f"\n\nOlder notes were not looked at ({_days(older)}); days={oldest} reaches all of them."
+        days = english.say("days", count=older)
+        answer += f"\n\nOlder notes were not looked at ({days}); days={oldest} reaches all of them."
     return answer
 
 
@@ -141,18 +148,19 @@ def _show(retention_days: int, recent_days: int) -> Tool:
     @tool("memory.show", commands=("memory",))
     async def show(turn: Turn, args: NoArgs) -> str:
         """Shows what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
-        snapshot = await _zone(turn).read()
+        texts, snapshot = turn.texts, await _zone(turn).read()
         versions = {one.version for one in await turn.tape.read(MemoryVersionsView())}
-        lines = [f"Memory: {_cited(snapshot)}."]
-        lines += [f"Long-term memory: {_size(snapshot.long_term)}."]
-        days = [note.date for note in snapshot.dailies]
+        lines = [texts.say("memory_shown", cited=_cited(snapshot, texts))]
+        lines += [texts.say("memory_long_term", size=_size(snapshot.long_term, texts))]
+        listed = ", ".join(note.date for note in snapshot.dailies)
         notes = "\n".join(note.content for note in snapshot.dailies)
-        span = f" ({', '.join(days)})" if days else ""
-        lines += [f"Daily notes: {_days(len(days))}{span}, {_size(notes)}."]
-        lines += [f"The prompt shows those of today and {recent_days} days before; {retention_days} days are kept."]
+        days = texts.say("days", count=len(snapshot.dailies))
+        days = texts.say("days_listed", days=days, listed=listed) if listed else days
+        lines += [texts.say("memory_notes", days=days, size=_size(notes, texts))]
+        lines += [texts.say("memory_reach", count=recent_days, kept=texts.say("memory_kept", count=retention_days))]
         if versions:
-            lines += [f"On the tape: {spelled(versions)}; `,memory.restore N` brings one back."]
-        return "\n".join([*lines, "memory.recall gives the text."])
+            lines += [texts.say("memory_versions", versions=spelled(versions))]
+        return "\n".join([*lines, texts.say("memory_recall")])
 
     return show
 
@@ -168,12 +176,14 @@ async def _forget(turn: Turn, args: ForgetArgs) -> str:
         raise ToolRetry(str(error)) from error
     after = await zone.read()
     if not removed:
-        hint = " Lines are looked at one by one: give words of a single line." if "\n" in args.text.strip() else ""
-        return f"No line of memory contains {args.text!r} ({_cited(after)}); nothing was removed.{hint}"
-    lines = "1 line" if len(removed) == 1 else f"{len(removed)} lines"
-    return (
-        f"Removed {lines} from memory, now {_new(after)}:\n{_listed(removed)}\n"
-        f"Older versions remain on the tape with them, and so does what was said{_way_back(before)}."
+        hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
+        return turn.texts.say("forgot_nothing", text=repr(args.text), cited=_cited(after, turn.texts)) + hint
+    return turn.texts.say(
+        "forgot",
+        count=len(removed),
+        version=_new(after, turn.texts),
+        lines=_listed(removed),
+        way_back=_way_back(before, turn.texts),
     )
 
 
@@ -188,65 +198,57 @@ async def _restore(turn: Turn, args: RestoreArgs) -> str:
         raise ToolRetry(str(error)) from error
     after = await zone.read()
     if after.seal_id == before.seal_id:
-        return f"Memory says what version {args.version} said already ({_cited(after)}); nothing was written."
-    return f"Brought version {args.version} back as {_new(after)}{_way_back(before)}."
+        return turn.texts.say("restored_same", number=args.version, cited=_cited(after, turn.texts))
+    version, way_back = _new(after, turn.texts), _way_back(before, turn.texts)
+    return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
 
 
 @tool("memory.clear")
 async def _clear(turn: Turn, args: ClearArgs) -> str:
     """Empties memory. Call it without confirm first: it says what would go, and the person has to agree."""
-    zone = _zone(turn)
+    zone, texts = _zone(turn), turn.texts
     before = await zone.read()
     if before.empty:
-        return f"Memory is empty already ({_cited(before)}); nothing was written."
-    what = f"long-term memory ({_size(before.long_term)}) and the notes of {_days(len(before.dailies))}"
+        return texts.say("cleared_already", cited=_cited(before, texts))
+    days = texts.say("days", count=len(before.dailies))
+    what = texts.say("memory_holds", size=_size(before.long_term, texts), days=days)
     if not args.confirm:
-        return (
-            f"Nothing was removed yet. This would empty memory ({_cited(before)}): {what}. Older versions would "
-            "remain on the tape. To do it: `,memory.clear confirm=true`; a model asks the person first."
-        )
+        return texts.say("clear_asks", cited=_cited(before, texts), what=what)
     await zone.clear()
     after = await zone.read()
-    return f"Emptied memory, now {_new(after)}: {what}. Older versions remain on the tape{_way_back(before)}."
+    return texts.say("cleared", version=_new(after, texts), what=what, way_back=_way_back(before, texts))
 
 
 def _zone(turn: Turn) -> MemoryZone:
     return MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
 
 
-def _cited(snapshot: MemorySnapshot) -> str:
+def _cited(snapshot: MemorySnapshot, texts: Texts) -> str:
     """Which version, for use in brackets."""
     if not snapshot.seal_id:
-        return "no version yet"
-    return ", ".join(([f"version {snapshot.version}"] if snapshot.version else []) + [f"entry {snapshot.seal_id}"])
+        return texts.say("no_version")
+    if not snapshot.version:
+        return texts.say("cited_entry", entry=snapshot.seal_id)
+    return texts.say("cited_version", number=snapshot.version, entry=snapshot.seal_id)
 
 
-def _new(snapshot: MemorySnapshot) -> str:
+def _new(snapshot: MemorySnapshot, texts: Texts) -> str:
     """Which version, in a sentence."""
-    return f"version {snapshot.version} (entry {snapshot.seal_id})"
+    return texts.say("new_version", number=snapshot.version, entry=snapshot.seal_id)
 
 
-def _way_back(before: MemorySnapshot) -> str:
+def _way_back(before: MemorySnapshot, texts: Texts) -> str:
     """How to undo, as the end of a sentence; nothing where there is nothing to bring back."""
     if before.empty or not before.version:
         return ""
-    return f"; `,memory.restore {before.version}` brings back all of version {before.version}"
+    return texts.say("way_back", number=before.version)
 
 
 def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line.strip()}" for line in lines)
 
 
-def _days(count: int) -> str:
-    return "1 day" if count == 1 else f"{count} days"
-
-
-def _size(text: str) -> str:
-    return f"{len(text.encode())} bytes in {len(text.splitlines())} lines" if text else "nothing"
-
-
-def _advice(text: str, what: str, how: str) -> str:
-    size = len(text.encode())
-    if size <= ADVISED_BYTES:
-        return ""
-    return f"\n{what} is now {size} bytes, and every prompt carries it; {ADVISED_BYTES} are plenty. {how}."
+def _size(text: str, texts: Texts) -> str:
+    if not text:
+        return texts.say("nothing")
+    return texts.say("bytes", count=len(text.encode()), lines=texts.say("lines", count=len(text.splitlines())))

@@ -10,7 +10,7 @@ from bubbot.model import Model
 from bubbot.runtime.models import SessionModels
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
-from bubbot.tool import Tool, ToolArgs, tool
+from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.model import SWITCHED
 
@@ -31,23 +31,41 @@ def model_tool(models: SessionModels) -> Tool:
         """Say which model answers here, or switch this conversation to another one."""
         name = args.name.strip()
         if not name:
-            return f"{await _current(models, turn)} There are: {', '.join(models.names())}. ,model NAME switches."
+            current = await _current(models, turn)
+            return turn.texts.say("model_choice", current=current, names=", ".join(models.names()))
         if not turn.role.at_least(Role.OWNER):
-            raise ToolFailed(f"only the owner switches models; you are a {turn.role} here")
+            raise ToolFailed(turn.texts.say("model_for_owner", role=turn.texts.role(turn.role)))
         try:
             wanted = models.named(name)
         except ConfigError as error:
-            raise ToolRetry(f"I cannot switch to {name}: {error}. There are: {', '.join(models.names())}.") from error
+            names = ", ".join(models.names())
+            raise ToolRetry(turn.texts.say("model_unknown", name=name, problem=error, names=names)) from error
         return await _switch(models, turn, wanted.name)
 
     return session_model
 
 
+def status_tools(models: SessionModels) -> list[Tool]:
+    """`session.status` and `session.stop` as they answer where no turn is under way; else the gate answers them."""
+
+    @tool("session.status", commands=("status",), for_model=False)
+    async def session_status(turn: Turn, args: NoArgs) -> str:
+        """Say whether I am busy here, which model answers, and how long the tape is."""
+        return turn.texts.say("idle", model=await _current(models, turn), entries=await turn.tape.head())
+
+    @tool("session.stop", commands=("stop",), for_model=False)
+    async def session_stop(turn: Turn, args: NoArgs) -> str:
+        """Stop the answer under way in this conversation."""
+        return turn.texts.say("nothing_to_stop")
+
+    return [session_status, session_stop]
+
+
 async def _current(models: SessionModels, turn: Turn) -> str:
     try:
-        return f"{(await models.of(turn)).name} answers here."
+        return turn.texts.say("model_here", name=(await models.of(turn)).name)
     except ModelError as error:
-        return f"No model answers here: {error}."
+        return turn.texts.say("model_nowhere", reason=turn.texts.reason(error))
 
 
 async def _switch(models: SessionModels, turn: Turn, name: str) -> str:
@@ -58,10 +76,10 @@ async def _switch(models: SessionModels, turn: Turn, name: str) -> str:
     except ModelError:
         before = None
     if before is wanted:
-        return f"{name} answers here already."
+        return turn.texts.say("model_same", name=name)
     await turn.tape.append([make.event(SWITCHED, {"model": name, "before": before.name if before else ""})])
-    said = f"{name} answers here from now on, also after a restart."
+    said = turn.texts.say("model_switched", name=name)
     if before and before.traits.short_prompt != wanted.traits.short_prompt:
         opened = await turn.tape.handoff(SESSION_MODEL, {"owner": "human", "model": name})
-        said += f" A new window opens here (entry {opened.id}); ,resume takes up an earlier anchor."
+        said += turn.texts.say("model_window", entry=opened.id)
     return f"{said} {wanted.traits.notice}" if wanted.traits.notice else said

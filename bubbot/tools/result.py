@@ -1,10 +1,10 @@
-"""Reading on in results that were too long to be shown."""
+"""Reading on in results and files that were too long to be shown."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from bubbot.errors import EntryNotFound, ToolRetry
+from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
 from bubbot.runtime.calls import PAGE
 from bubbot.tool import Tool, ToolArgs, tool
 from bubbot.turn import Turn
@@ -13,18 +13,20 @@ from bubbot.turn import Turn
 class ReadArgs(ToolArgs):
     """What `result.read` takes."""
 
-    handle: str = Field(description="the handle that the cut result named")
+    handle: str = Field(description="the handle that the cut result or the file named")
     offset: int = Field(default=0, ge=0, description="the character to go on from")
     limit: int = Field(default=PAGE, ge=1, le=PAGE, description="how many characters")
 
 
 @tool("result.read")
 async def result_read(turn: Turn, args: ReadArgs) -> str:
-    """Read on in a result that was cut because it was too long."""
+    """Read on in a result or an attached text file that was cut because it was too long."""
     try:
-        text = (await turn.tape.get_blob(args.handle)).decode()
+        text = (await turn.tape.get_blob(args.handle)).decode("utf-8-sig")
     except EntryNotFound:
         raise ToolRetry(f"there is no result {args.handle}; copy the handle from the cut result") from None
+    except UnicodeDecodeError:
+        raise ToolFailed("this is not text, so there is nothing to read; file_send can send it to people") from None
     end = args.offset + args.limit
     rest = len(text) - end
     size = f", limit={args.limit}" if args.limit < PAGE else ""

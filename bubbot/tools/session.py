@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from bubbot.channel import Role
+from bubbot.channel import CommandInfo, Role
 from bubbot.errors import ToolRetry
 from bubbot.memory import MemoryZone
-from bubbot.runtime.commands import usage
-from bubbot.runtime.compose import Composer, rebuilt
+from bubbot.runtime.commands import unknown, usage
+from bubbot.runtime.compose import Composer, pictured, rebuilt
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import Span, Spans, TapeQuery, Whole, Window, inside
-from bubbot.tool import NoArgs, Rerun, Tool, ToolArgs, tool
+from bubbot.texts import Texts
+from bubbot.tool import NoArgs, Rerun, Tool, ToolArgs, Toolbox, tool
 from bubbot.turn import Turn
 from bubbot.views.inbox import SessionTraceView
 from bubbot.views.selectors import correction_of
@@ -27,6 +29,7 @@ ID_DIGITS = 18
 """Longer numbers are no entry ids; a store could not even look for them."""
 _INHERITED = ("phase", "summary", "next_steps")
 """What a resumed window takes over of its parent's state."""
+_TRACE = re.compile(r"[0-9a-f]{4,32}")
 
 
 class ResumeArgs(ToolArgs):
@@ -58,14 +61,22 @@ class WhyArgs(ToolArgs):
     """What `session.why` takes."""
 
     request: bool = Field(default=False, description="print the request of the last step as it was sent")
+    turn: str = Field(default="", description="the turn to explain: its trace, which a failure tells")
     positional: ClassVar[tuple[str, ...]] = ("request",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _trace(cls, given: Any) -> Any:
+        """A trace typed as a plain word; no word for yes or no looks like one."""
+        word = given.get("request")
+        return {"turn": word} if len(given) == 1 and isinstance(word, str) and _TRACE.fullmatch(word) else given
 
 
 @tool("session.new", commands=("new",), for_model=False)
 async def session_new(turn: Turn, args: NoArgs) -> str:
     """Start a new window: the conversation so far is no longer shown to the model; memory stays."""
     opened = await turn.tape.handoff(SESSION_NEW, {"owner": "human"})
-    return f"A new window opens here (entry {opened.id}). Memory stays; ,resume takes up an earlier anchor."
+    return turn.texts.say("new_window", entry=opened.id)
 
 
 @tool("session.resume", commands=("resume",), for_model=False)
@@ -81,7 +92,7 @@ async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     recalls = [*recalled(parent), *([(parent.id + 1, end)] if end > parent.id else [])]
     recalls += [(entry.id, entry.id) for entry in await _corrections(turn, recalls) if entry.id > end]
     opened = await turn.tape.handoff(SESSION_RESUME, state, recalls=recalls)
-    return f"Going on from {parent.name} (entry {parent.id}); a new window opens at entry {opened.id}."
+    return turn.texts.say("resumed", anchor=parent.name, parent=parent.id, entry=opened.id)
 
 
 async def _corrections(turn: Turn, spans: Sequence[Span]) -> list[TapeEntry]:
@@ -109,7 +120,7 @@ async def _anchor(turn: Turn, wanted: str) -> TapeEntry:
 async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     """Correct an entry by adding what it should have said; the original stays on the tape."""
     added = await turn.tape.correct(args.entry, args.text)
-    return f"Entry {args.entry} is corrected by entry {added.id}."
+    return turn.texts.say("corrected", entry=args.entry, by=added.id)
 
 
 @tool("session.retry", commands=("retry",), for_model=False)
@@ -119,7 +130,7 @@ async def session_retry(turn: Turn, args: NoArgs) -> Rerun:
     messages = (await turn.tape.fetch([query]))[0]
     asked = [entry for entry in messages if entry.payload.get("role") == "user"]
     if not asked:
-        raise ToolRetry("there is no message in this window to answer again")
+        raise ToolRetry(turn.texts.say("nothing_to_retry"))
     for entry in messages:
         if entry.id > asked[-1].id and entry.payload.get("role") == "assistant":
             await turn.tape.hide(entry.id)
@@ -131,12 +142,12 @@ async def session_retry(turn: Turn, args: NoArgs) -> Rerun:
 @tool("session.quit", commands=("quit",), for_model=False)
 async def session_quit(turn: Turn, args: NoArgs) -> str:
     """Leave the terminal chat; the conversation stays."""
-    return "Bye. The conversation stays on the tape."
+    return turn.texts.say("bye")
 
 
-def reset_tool(traces: Sequence[str], export: Callable[[str, str], str]) -> Tool:
+def reset_tool(traces: Sequence[str], export: Callable[[str, str], str], forget: Callable[[str], None]) -> Tool:
     """`session.reset`. `traces` are the inbox and outbox tapes that hold texts of sessions; `export` writes the
-    memory of a session to a file and returns its path."""
+    memory of a session to a file and returns its path; `forget` removes what channels keep of it beside the tapes."""
 
     @tool("session.reset", commands=("reset",), for_model=False, role=Role.OWNER)
     async def session_reset(turn: Turn, args: ResetArgs) -> str:
@@ -146,15 +157,12 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str]) -> Tool
             memory = MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
             path = export(turn.session, await memory.export())
             name = await turn.tape.reset(archive=True)
-            return f"The tape starts anew. {head} entries are kept as {name}; the memory was written to {path}."
+            return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
+            forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
             await turn.tape.reset(archive=False, also=await _traces(turn, traces))
-            return f"The tape starts anew. The content of {head} entries was erased, with memory and earlier archives."
-        return (
-            f"This tape has {head} entries, its memory included. ,reset archive puts them aside under another name "
-            "(readable with bubbot tape show) and writes the memory to a file; ,reset erase removes their content "
-            "for good, here, in earlier archives of this tape, and in the inbox and outbox."
-        )
+            return turn.texts.say("erased", count=head)
+        return turn.texts.say("reset_asks", count=head)
 
     return session_reset
 
@@ -174,14 +182,19 @@ def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:
         wanted = args.command.lstrip(",")
         if not wanted:
             width = max(len(_typed(one)) for one in known)
-            return "\n".join(f"{_typed(one):<{width}}  {one.summary.partition('. ')[0].rstrip('.')}" for one in known)
+            return "\n".join(f"{_typed(one):<{width}}  {brief(one, turn.texts)}" for one in known)
         found = next((one for one in known if wanted in (one.name, *one.commands)), None)
         if found is None:
-            raise ToolRetry(f"there is no command ,{wanted}; ,help lists them all")
+            raise ToolRetry(unknown(wanted, (), turn.texts))
         fields = [f"  {name}: {field.description or ''}" for name, field in found.args.model_fields.items()]
-        return "\n".join([usage(found), found.summary, *fields])
+        return "\n".join([usage(found), turn.texts.summary(found.name, found.summary), *fields])
 
     return session_help
+
+
+def brief(one: Tool, texts: Texts) -> str:
+    """What a tool does, in one line for people."""
+    return texts.summary(one.name, one.summary).partition(". ")[0].rstrip(".")
 
 
 def _typed(one: Tool) -> str:
@@ -210,11 +223,14 @@ def context_tool(composer: Composer) -> Tool:
 
 @tool("session.why", commands=("why",), for_model=False)
 async def session_why(turn: Turn, args: WhyArgs) -> str:
-    """Explain the last answer without asking a model: entries shown, tools run, tokens, time."""
-    for span in await turn.tape.read(TurnSpansView()):
-        found = await turn.tape.read(WhyView(span))
+    """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
+    wanted = args.turn.strip()
+    for span in await turn.tape.read(TurnSpansView(wanted)):
+        found = await turn.tape.read(WhyView(span, bare=bool(wanted)))
         if found is not None:
-            return await _request(turn, found) if args.request else _explained(found)
+            return await _request(turn, found) if args.request and found.steps else _explained(found)
+    if wanted:
+        raise ToolRetry(f"no turn on this tape has the trace {wanted}; the log says in which session it was")
     return "No model has answered here yet."
 
 
@@ -233,7 +249,10 @@ def _explained(found: Explanation) -> str:
         if "error" in step:
             lines.append(f"  {step['error']}")
     lines += [f"tool {name} (entry {entry_id})" for entry_id, name in found.tools]
-    return "\n".join([*lines, ",why yes prints the last request as it was sent"])
+    lines += [f"error {kind} (entry {entry_id}): {message}" for entry_id, kind, message in found.errors]
+    if found.steps:
+        lines.append(",why yes prints the last request as it was sent")
+    return "\n".join(lines)
 
 
 async def _request(turn: Turn, found: Explanation) -> str:
@@ -243,11 +262,28 @@ async def _request(turn: Turn, found: Explanation) -> str:
     system = (await turn.tape.get_blob(step["system"])).decode()
     tools = (await turn.tape.get_blob(step["tools"])).decode()
     request = rebuilt(step, entries, tape=turn.tape.name, system=system, tools=tools)
-    same = request.digest() == step["request"]
+    same = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the one that was sent, byte for byte" if same else "NOT equal to the one that was sent"
+    # Printed with the digests of images: what is printed goes onto the tape, where their bytes have no place.
     return f"{request.as_bytes().decode()}\n[{verdict}]"
 
 
 def session_tools() -> list[Tool]:
     """The tools of this file that need nothing from the deployment."""
-    return [session_new, session_resume, session_correct, session_retry, session_why, session_quit]
+    return [
+        session_new,
+        session_resume,
+        session_correct,
+        session_retry,
+        session_why,
+        session_quit,
+    ]
+
+
+def typed_commands(toolbox: Toolbox, texts: Texts) -> list[CommandInfo]:
+    """The commands as people type them, for menus and completion."""
+    return [
+        CommandInfo(name, brief(one, texts), tuple(one.args.model_fields))
+        for one in toolbox
+        for name in one.commands or (one.name,)
+    ]

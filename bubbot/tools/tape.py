@@ -89,7 +89,7 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
     return "\n".join(lines)
 
 
-@tool(SEARCH_TOOL)
+@tool(SEARCH_TOOL, commands=["search"])
 async def tape_search(turn: Turn, args: SearchArgs) -> str:
     """Searches everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
     query = args.query.strip()
@@ -141,7 +141,7 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     except EntryInvalid as error:
         raise ToolRetry(str(error)) from error
     turn.handoff_after_results(name, state)
-    return f"A new window opens at {name}."
+    return turn.texts.say("handed_off", name=name)
 
 
 def _owner(origin: str) -> str:

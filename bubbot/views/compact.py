@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bubbot.tape.entry import JsonObject, encode
+from bubbot.views.attachments import images_in
 from bubbot.views.selectors import Shown
 
 BYTES_PER_TOKEN = 3
 """An estimate on the safe side: English is near 4 bytes a token, Chinese and Japanese near 3, code near 3."""
+
+IMAGE_TOKENS = 1_600
+"""About what an image costs at the providers that say so, and more than most do."""
 
 
 def estimate_tokens(text: str) -> int:
@@ -18,7 +22,7 @@ def estimate_tokens(text: str) -> int:
 
 def message_tokens(message: JsonObject) -> int:
     """About how many tokens a chat message has, its frame included."""
-    return estimate_tokens(encode(message)) + 4
+    return estimate_tokens(encode(message)) + 4 + IMAGE_TOKENS * len(images_in(message))
 
 
 def cut_at(shown: Sequence[Shown], budget: int) -> int | None:

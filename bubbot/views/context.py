@@ -20,7 +20,8 @@ CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
 
 SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
-_COMPACTING = ("compact", "summary")
+COMPACTING = ("compact", "summary")
+"""Those that keep to a budget."""
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
@@ -78,7 +79,7 @@ class ContextView:
         )
 
     def _part(self) -> Slice:
-        if self.selector in ("window", "messages", *_COMPACTING):
+        if self.selector in ("window", "messages", *COMPACTING):
             return Window()
         if self.selector == "full":
             return Whole()
@@ -91,7 +92,7 @@ class ContextView:
         opening, entries = found
         body = select(entries, self.style)
         new_cut = None
-        if self.selector in _COMPACTING and self.budget is not None:
+        if self.selector in COMPACTING and self.budget is not None:
             kept = _from(body, _recorded(entries))
             new_cut = cut_at(kept, self.budget)
             kept = _from(kept, new_cut)
@@ -100,7 +101,7 @@ class ContextView:
         return Context(opened(self._opening(opening), body, self.style), new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
-        if self.selector not in ("window", *_COMPACTING) or not opening:
+        if self.selector not in ("window", *COMPACTING) or not opening:
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from bubbot.channel import Attachment, Inbound, Sender
+from bubbot.channel import Attachment, Deletion, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.tape.entry import JsonObject, Kind
 from bubbot.tape.query import Spans, TapeQuery
 from bubbot.tape.view import Found
-from bubbot.turn import Accepted
+from bubbot.turn import Accepted, Changed
 from bubbot.views.bookkeeping import Mark
 
 RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
 INTERRUPTED = "inbox/interrupted"
 DONE = "inbox/done"
+CHANGED = "inbox/changed"
+REFUSED = "inbox/refused"
+MOVED = "inbox/moved"
 MARK = "inbox/mark"
 
 
@@ -34,18 +38,97 @@ def _storable(value: Any) -> Any:
 
 
 def inbound_from(data: JsonObject) -> Inbound:
-    """The inbound of an event's data."""
+    """The inbound of an event's data; older entries lack the later fields."""
+    quote = data.get("quote")
     return Inbound(
         channel=data["channel"],
         external_id=data["external_id"],
         chat=data["chat"],
-        sender=Sender(data["sender"]["id"], data["sender"]["name"]),
+        sender=Sender(**data["sender"]),
         text=data["text"],
         time=data["time"],
         thread=data["thread"],
         reply_to=data["reply_to"],
-        attachments=tuple(Attachment(**item) for item in data["attachments"]),
+        attachments=_attachments(data["attachments"]),
+        message=data.get("message", ""),
+        direct=data.get("direct", True),
+        addressed=data.get("addressed", True),
+        quote=_quote(quote) if quote else None,
+        group=data.get("group", ""),
     )
+
+
+def _attachments(items: Sequence[JsonObject]) -> tuple[Attachment, ...]:
+    return tuple(Attachment(**item) for item in items)
+
+
+def _quote(data: JsonObject) -> Quote:
+    kept = {**data, "sender": Sender(**data["sender"]), "attachments": _attachments(data["attachments"])}
+    return Quote(**kept)
+
+
+_CHANGES: Mapping[str, type[Edit | Deletion | Reaction]] = {"edit": Edit, "deletion": Deletion, "reaction": Reaction}
+_HEARD = "inbound"
+
+
+def change_data(change: Edit | Deletion | Reaction | Inbound) -> JsonObject:
+    """A change as the data of its event; `what` names its kind."""
+    data: JsonObject = _storable({"what": type(change).__name__.lower(), **asdict(change), "session": change.session})
+    return data
+
+
+def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
+    """The change of an event's data."""
+    if data["what"] == _HEARD:
+        return inbound_from(data)
+    kind = _CHANGES[data["what"]]
+    kept = {one.name: data[one.name] for one in fields(kind)}
+    if "sender" in kept:
+        kept["sender"] = Sender(**kept["sender"])
+    return kind(**kept)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesView:
+    """The changes since a bookkeeping mark that are not done, oldest first."""
+
+    mark: Mark
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """What the mark left open, and everything newer."""
+        return (TapeQuery(tape, Spans(self.mark.spans()), kinds=(Kind.EVENT,), names=(CHANGED, DONE)),)
+
+    def fold(self, found: Found) -> tuple[Changed, ...]:
+        """Noted, less what is done."""
+        ended = {one for entry in found[0] if entry.name == DONE for one in entry.payload["data"]["inbounds"]}
+        return tuple(
+            Changed(entry.id, change_from(entry.payload["data"]))
+            for entry in found[0]
+            if entry.name == CHANGED and not entry.erased and entry.id not in ended
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MovesView:
+    """Where chats have gone."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Every move; there are few."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(MOVED,)),)
+
+    def fold(self, found: Found) -> dict[str, str]:
+        """From each id that a chat has had to the one it has now."""
+        moves: dict[str, str] = {}
+        for entry in found[0]:
+            if entry.erased:
+                continue
+            old, new = entry.payload["data"]["chat"], entry.payload["data"]["to"]
+            moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
+            moves.pop(new, None)  # a chat that came back
+        return moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +171,11 @@ class SessionTraceView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Every event that carries a session id."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, UNPARSED, "outbox/intent")),)
+        return (
+            TapeQuery(
+                tape, kinds=(Kind.EVENT,), names=(RECEIVED, UNPARSED, CHANGED, "outbox/intent", "outbox/preview")
+            ),
+        )
 
     def fold(self, found: Found) -> tuple[int, ...]:
         """Their ids."""

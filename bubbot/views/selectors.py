@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -10,8 +11,11 @@ from typing import Any
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import moment
+from bubbot.views.attachments import IMAGE_BYTES, is_attached, limited, shown_images, worded
 from bubbot.views.pairing import PairedCall, paired
 
+NAME_LIMIT = 64
+"""Characters of a shown name."""
 NO_TEXT = "[no text]"
 """Stands for a message of blanks, which providers refuse."""
 
@@ -22,11 +26,15 @@ class Style:
 
     `stamps` is the zone of the time put before each user message, None for none; `first_assistant`: whether the
     conversation may open with an assistant message; `bootstrap`: whether `session/start` is worth a line.
+    `images`: how many of the newest images are shown as images, 0 for a model that cannot see; `image_bytes`: how
+    large they may be together.
     """
 
     stamps: tzinfo | None = None
     first_assistant: bool = True
     bootstrap: bool = True
+    images: int = 0
+    image_bytes: int = IMAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,16 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
             shown += _message(entry, style)
         elif correction := correction_of(entry):
             shown += _correction(entry.id, correction)
-    return tuple(shown)
+    return _seen(shown, style)
+
+
+def _seen(shown: Sequence[Shown], style: Style) -> tuple[Shown, ...]:
+    """The newest images as references that become images, all others in words."""
+    messages = [one.message for one in shown]
+    places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
+    return tuple(
+        Shown(limited(one.message, place, places, sees=style.images > 0), one.ids) for place, one in enumerate(shown)
+    )
 
 
 def correction_of(entry: TapeEntry) -> JsonObject | None:
@@ -99,12 +116,35 @@ def _message(entry: TapeEntry, style: Style) -> list[Shown]:
         content = NO_TEXT if content and role == "user" else None
     if not content:
         return []
-    if role == "user" and style.stamps is not None and isinstance(content, str):
-        at = moment(entry.date)
-        if at is not None:
-            content = f"[{at.astimezone(style.stamps):%Y-%m-%d %H:%M}] {content}"
+    if role == "user":
+        content = _headed(_head(entry, style), content)
     kept = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
     return [Shown({"role": role, "content": content, **kept}, (entry.id,))]
+
+
+def _head(entry: TapeEntry, style: Style) -> str:
+    """When a message was written, by whom where several people write, and what it replies to."""
+    at = moment(entry.date) if style.stamps is not None else None
+    head = f"[{at.astimezone(style.stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
+    if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
+        head += f"{_name(sender)}: "
+    if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
+        who = "you" if quote.get("own") else _name(sender)
+        head += f"[in reply to {who}: {json.dumps(quote.get('text', ''), ensure_ascii=False)}] "
+    return head
+
+
+def _name(sender: Mapping[str, Any]) -> str:
+    """A shown name on one line, with the id: the name proves nothing."""
+    name = " ".join("".join(char for char in str(sender.get("name", "")) if char not in "[]:#").split())[:NAME_LIMIT]
+    return f"{name} (#{sender.get('id', '')})".strip()
+
+
+def _headed(head: str, content: str | list[Any]) -> str | list[Any]:
+    """The content with its head before the first text."""
+    if isinstance(content, str):
+        return f"{head}{content}"
+    return [{"type": "text", "text": head.rstrip()}, *content] if head else content
 
 
 def _content(given: Any) -> str | list[Any] | None:
@@ -114,7 +154,8 @@ def _content(given: Any) -> str | list[Any] | None:
     if not isinstance(given, tuple):
         return None
     parts = [part for part in given if isinstance(part, Mapping) and isinstance(part.get("type"), str)]
-    return [thaw(part) for part in parts if part["type"] != "text" or _filled(part.get("text"))]
+    read = [thaw(part) for part in parts if part["type"] != "text" or _filled(part.get("text"))]
+    return worded(read) if any(is_attached(part) for part in read) else read
 
 
 def _filled(text: Any) -> bool:

@@ -17,7 +17,8 @@ RECENT_TURNS = 20
 class Explanation:
     """A finished turn: its id and status, its first and last entry, the data of its steps, the tools it ran.
 
-    `steps` are the data of its `loop.step` events with their entry ids; `answer` is the entry of the answer.
+    `steps` are the data of its `loop.step` events with their entry ids; `answer` is the entry of the answer;
+    `errors` are entry id, kind and message of what ended it early.
     """
 
     turn: str
@@ -27,18 +28,24 @@ class Explanation:
     steps: tuple[tuple[int, JsonObject], ...]
     tools: tuple[tuple[int, str], ...]
     answer: int | None
+    errors: tuple[tuple[int, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSpansView:
-    """The newest turns as (first, last) entry ids, newest first, without the one that is running."""
+    """The newest turns as (first, last) entry ids, newest first, without the one that is running.
 
+    `turn`: only those whose id begins so, of the whole tape.
+    """
+
+    turn: str = ""
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The newest starts and ends, through the name index."""
         names = ("turn/start", "turn/end", "turn/interrupted")
-        return (TapeQuery(tape, Whole(), kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * RECENT_TURNS + 1),)
+        limit = None if self.turn else 2 * RECENT_TURNS + 1
+        return (TapeQuery(tape, Whole(), kinds=(Kind.EVENT,), names=names, newest=True, limit=limit),)
 
     def fold(self, found: Found) -> tuple[tuple[int, int], ...]:
         """Each end with the start just before it."""
@@ -46,7 +53,7 @@ class TurnSpansView:
         end: TapeEntry | None = None
         for entry in found[0]:
             if entry.name == "turn/start":
-                if end is not None:
+                if end is not None and str(entry.meta.get("turn", "")).startswith(self.turn):
                     spans.append((entry.id, end.id))
                 end = None
             else:
@@ -56,9 +63,10 @@ class TurnSpansView:
 
 @dataclass(frozen=True, slots=True)
 class WhyView:
-    """One turn explained from its own entries; None where it asked no model."""
+    """One turn explained from its own entries; None where it asked no model, unless `bare`."""
 
     span: tuple[int, int]
+    bare: bool = False
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -69,7 +77,7 @@ class WhyView:
         """The explanation."""
         entries = found[0]
         steps = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == "loop.step")
-        if not steps:
+        if not steps and not self.bare:
             return None
         answer = [
             entry.id for entry in entries if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant"
@@ -78,7 +86,12 @@ class WhyView:
             (entry.payload["data"].get("status", "") for entry in entries if entry.name == "turn/end"), "interrupted"
         )
         turn = str(entries[0].meta.get("turn", ""))
-        return Explanation(turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None)
+        errors = tuple(
+            (entry.id, str(entry.payload.get("kind", "")), str(entry.payload.get("message", "")))
+            for entry in entries
+            if entry.kind == Kind.ERROR
+        )
+        return Explanation(turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors)
 
 
 def _tools(entries: Sequence[TapeEntry]) -> tuple[tuple[int, str], ...]:

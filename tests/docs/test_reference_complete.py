@@ -21,8 +21,9 @@ from bubbot.settings import ModelSettings, Settings, ToolSettings, describe
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool
+from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool
+from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
@@ -116,10 +117,12 @@ def _tools() -> list[Tool]:
         *session_tools(),
         context_tool(unused),
         model_tool(unused),
-        reset_tool((), unused),
+        *status_tools(unused),
+        reset_tool((), unused, unused),
         *tape_tools(),
         *memory_tools(retention_days=30, recent_days=7),
         *result_tools(),
+        *file_tools(0),
     ]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from bubbot.home import Home
 from bubbot.model import ModelReply, ModelRequest, ToolSpec
 from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import choose_model
+from bubbot.wiring_models import choose_model
 from tests.e2e.openai_server import says, serving
 
 TICK = 0.005

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -106,7 +107,44 @@ def test_ask_exits_with_1_where_the_turn_failed(tmp_path: Path) -> None:
     script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
     done = run(tmp_path / "home", "ask", "hello", env={"BUBBOT_MODEL__SCRIPT": str(script)})
     assert done.returncode == 1
-    assert done.stdout == b"I could not answer this: the provider is down.\n"
+    told = re.fullmatch(rb"I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)\n", done.stdout)
+    assert told, done.stdout
+    home, trace = tmp_path / "home", told[1].decode()
+    said(home, "something else")
+    why = said(home, f",why {trace}")
+    assert why[0].startswith(f"turn {trace}")
+    assert why[-2].endswith("the provider is down")
+    found = entries(home, "stdin:default", "--turn", trace)
+    assert {str(entry["meta"]["turn"])[:8] for entry in found} == {trace}  # type: ignore[index]
+    assert [entry["kind"] for entry in found if entry["kind"] == "error"] == ["error"]
+    last = entries(home, "stdin:default", "--turn", trace, "--last", "2")
+    assert last == found[-2:]
+
+
+def test_the_log_names_the_turn_that_failed(tmp_path: Path) -> None:
+    script = tmp_path / "broken.json"
+    script.write_text(json.dumps({"default": [{"error": "unavailable", "message": "the provider is down"}]}))
+    env = {"BUBBOT_MODEL__SCRIPT": str(script), "BUBBOT_LOG__LEVEL": "debug"}
+    done = run(tmp_path / "home", "ask", "hello", env=env)
+    (trace,) = re.findall(rb"trace ([0-9a-f]{8})", done.stdout)
+    (line,) = [line for line in done.stderr.splitlines() if b"action=turn.failed" in line]
+    assert b" turn=" + trace in line
+    assert b"the provider is down" in line
+
+
+def test_the_bot_speaks_the_language_of_its_settings(tmp_path: Path) -> None:
+    script = tmp_path / "broken.json"
+    script.write_text(json.dumps({"default": [{"error": "rate_limited", "message": "slow down"}]}))
+    env = {"BUBBOT_MODEL__SCRIPT": str(script), "BUBBOT_BOT__LANGUAGE": "zh", "BUBBOT_LOG__LEVEL": "error"}
+    printed = said(tmp_path / "home", "hello", ",nota", ",new", ",memory.save tea", ",help", ",quit", env=env)
+    assert re.fullmatch(
+        r"抱歉，这次未能回答：请求过于频繁，请稍后再试（slow down）。（追踪号 [0-9a-f]{8}）", printed[0]
+    )
+    assert printed[1] == "没有 ,nota 这个命令；,help 可列出全部命令"
+    assert re.fullmatch(r"已开启新窗口（条目 \d+）。记忆保留；,resume 可回到之前的锚点。", printed[2])
+    assert re.fullmatch(r"已保存到长期记忆：版本 2（条目 \d+）。", printed[3])
+    assert [line for line in printed if re.fullmatch(r",new +开启新窗口：.*", line)]
+    assert printed[-1] == "再见。对话已保存在记录带上。"
 
 
 def test_sessions_do_not_see_each_other(tmp_path: Path) -> None:

@@ -176,9 +176,22 @@ def _nothing_lost(home: Path, printed: list[str], lines: list[str]) -> None:
     ]
     assert 1 < len(accepted) < len(lines)
     printed = ["You said: hello", *printed, *said(home, "and now")]
-    assert [line for line in printed if printed.count(line) > 1] == []
+    repeated = {line for line in printed if printed.count(line) > 1}
+    # The receipt of what was printed last may be what there was no room for; its repeat is recorded as one.
+    assert repeated <= {_text_of(home, data) for data in _receipts(home) if data.get("resumed")}
+    assert len(repeated) <= 1
     assert {f"You said: {text}" for text in accepted} <= set(printed)
     assert run(home, "tape", "verify").returncode == 0
+
+
+def _receipts(home: Path) -> list[dict[str, object]]:
+    found = (entry["payload"] for entry in entries(home, "bubbot/outbox/stdin"))
+    return [payload["data"] for payload in found if payload.get("name") == "outbox/receipt"]  # type: ignore[index, attr-defined]
+
+
+def _text_of(home: Path, receipt: dict[str, object]) -> str:
+    intent = next(one for one in entries(home, "bubbot/outbox/stdin") if one["id"] == receipt["intent"])
+    return str(intent["payload"]["data"]["parts"][receipt["part"]]["text"])  # type: ignore[index]
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from bubbot.channel import Inbound, Sender
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.home import Home
 from bubbot.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
-from bubbot.models.litellm import LitellmModel
+from bubbot.models.litellm import LitellmModel, create
+from bubbot.models.litellm_messages import Assembly
+from bubbot.models.litellm_quiet import litellm
 from bubbot.settings import ModelSettings, Settings
 from bubbot.turn import TurnResult
 from bubbot.wiring import open_app
@@ -278,6 +280,7 @@ async def test_a_model_that_is_not_there_is_one_sentence_and_the_bot_goes_on(tmp
     assert [step["status"] for step in steps] == ["error"]
 
 
+@pytest.mark.proof  # in every run test_lazy has a load that goes on beside the loop; this measures the real one
 def test_loading_stops_the_event_loop_only_briefly() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.e2e.litellm_child"],
@@ -309,3 +312,59 @@ def test_what_asks_no_model_never_loads_litellm(tmp_path: Path, arguments: list[
         env=environment(home, BUBBOT_MODEL__NAME="openai/test"),
     )  # fmt: skip
     assert b"Traceback" not in done.stderr, done.stderr.decode()
+
+
+async def test_another_model_that_loads_leaves_the_answer_of_the_first_alone() -> None:
+    """A chat that switches to another provider must not end the answers of the others."""
+    async with serving(says("a b c", between=0.05), says("again")) as server, asking(server) as model:
+        heard_before: list[ModelEvent] = []
+        async for event in model.stream(REQUEST):
+            if not heard_before:
+                await asyncio.to_thread(create, ModelOptions("openai/second", Path("unused")))
+            heard_before.append(event)
+        assert isinstance(heard_before[-1], ModelReply)
+        assert heard_before[-1].text == "a b c"
+        *_, reply = await heard(model)
+        assert isinstance(reply, ModelReply)
+        assert reply.text == "again"
+        assert len(server.requests) == 2
+
+
+async def test_a_fallback_at_its_own_provider_has_its_price() -> None:
+    """The address of the settings belongs to the first model; a fallback of OpenAI sits at OpenAI."""
+    model = LitellmModel(
+        ModelOptions("ollama_chat/x", Path("unused"), {"api_base": "http://127.0.0.1:1", "fallback": ["openai/gpt-4o"]})
+    )
+    used = Assembly("openai/gpt-4o", usage=litellm.Usage(prompt_tokens=1000, completion_tokens=1, total_tokens=1001))
+    cost = model._cost("openai/gpt-4o", used)
+    assert cost
+    assert cost > 0
+
+
+async def test_without_usage_the_own_tokenizer_counts_where_the_model_is_certain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At an own address the name says nothing; the first model is told that the server is OpenAI's."""
+    async with serving(says("hello out there", usage=False)) as server:
+        async with asking(server, "openai/gpt-4o") as model:
+            monkeypatch.setattr(model, "_own", lambda _: False)
+            count = await model.count(REQUEST)
+            *_, reply = await heard(model)
+        async with asking(server, "openai/gpt-4o") as elsewhere:
+            assert await elsewhere.count(REQUEST) is None
+            *_, guessed = await heard(elsewhere)
+    assert isinstance(reply, ModelReply)
+    assert isinstance(guessed, ModelReply)
+    assert count
+    assert count.approximate
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (count.tokens, 3)
+    assert guessed.usage.output_tokens == len("hello out there") // 3 + 1
+
+
+async def test_a_model_that_was_closed_leaves_no_closed_client_to_the_next() -> None:
+    async with serving(says("hello")) as server:
+        for _ in range(2):
+            async with asking(server) as model:
+                *_, reply = await heard(model)
+            assert isinstance(reply, ModelReply)
+        assert len(server.requests) == 2

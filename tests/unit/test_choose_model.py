@@ -11,7 +11,7 @@ from bubbot.home import Home
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.settings import ModelSettings, Settings, load
-from bubbot.wiring import choose_model
+from bubbot.wiring_models import choose_model
 
 
 def chosen(name: str, **settings: object) -> object:
@@ -50,3 +50,17 @@ def test_fallbacks_come_as_a_list_or_in_one_variable(tmp_path: Path, monkeypatch
     monkeypatch.delenv("BUBBOT_MODEL__FALLBACK")
     with pytest.raises(ConfigError, match="a list of texts"):
         load(home=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "opnai/gpt-4o", "litellm/x"])
+def test_a_provider_that_nobody_knows_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^\[model\] name is '.*litellm knows no provider"):
+        chosen(name)
+    with pytest.raises(ConfigError, match=r"^the name is '.*litellm knows no provider"):
+        choose_model(Settings(), Home(Path("unused")), name)
+
+
+@pytest.mark.parametrize("name", ["local", "nobody/x"])
+def test_a_fallback_that_nobody_knows_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^\[model\] fallback is '{name}'"):
+        chosen("openai/gpt-4o", fallback=["anthropic/x", name])

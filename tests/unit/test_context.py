@@ -18,6 +18,8 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
+from bubbot.tool import NoArgs, tool
+from bubbot.turn import Turn
 from bubbot.views.context import ContextView
 from bubbot.views.selectors import Style
 from tests.doubles import SteppingClock
@@ -283,9 +285,21 @@ def assert_extending(requests: Sequence[ModelRequest]) -> None:
 
 
 async def test_a_role_sees_its_own_tools_only(memory_store: InMemoryStore) -> None:
+    @tool("owners.only", role=Role.OWNER)
+    async def owners_only(turn: Turn, args: NoArgs) -> str:
+        """Not for members."""
+        return "never"
+
+    for role in (Role.MEMBER, Role.OWNER):
+        async with running(memory_store, ScriptedModel(), Options(role=role, tools=[owners_only]), life=role) as bench:
+            await bench.say("hello")
+            assert ("owners_only" in {one.name for one in bench.requests[0].tools}) is (role is Role.OWNER)
+
+
+async def test_a_stranger_does_not_reach_the_model(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel(), Options(role=Role.STRANGER)) as bench:
-        await bench.say("hello")
-        assert bench.requests[0].tools == ()
+        assert (await bench.say("hello")).status == "silent"
+        assert (bench.requests, bench.channel.sent) == ([], [])
 
 
 async def test_a_selector_from_the_settings_is_used(memory_store: InMemoryStore) -> None:

@@ -247,12 +247,21 @@ class TestModel:
             ("", "model.missing"),
             ("local", "model.local_missing"),
             ("nobody/x", "model.unknown"),
+            ("opnai/gpt-4o", "model.unknown"),
+            ("openai/gpt-4o", "model.ok"),
             ("scripted", "model.ok"),
         ],
     )
     def test_one_that_cannot_be_had(self, home: Home, monkeypatch: pytest.MonkeyPatch, name: str, wanted: str) -> None:
         monkeypatch.setattr(local, "available", lambda: False)
         assert wanted in found(check_model(Settings(model=ModelSettings(name=name)), home))
+
+    def test_a_fallback_that_cannot_be_had(self, home: Home) -> None:
+        settings = Settings(model=ModelSettings(name="openai/gpt-4o", fallback=["opnai/gpt-4o"]))
+        (finding,) = check_model(settings, home)
+        assert finding.id == "model.unknown"
+        assert "[model] fallback is 'opnai/gpt-4o'" in finding.cause
+        assert "did you mean 'openai/gpt-4o'?" in finding.cause
 
     @pytest.mark.parametrize("script", [None, b"{", b"[1]", b'{"rules": [{"when": "("}]}'])
     def test_a_script_that_cannot_be_read(self, home: Home, tmp_path: Path, script: bytes | None) -> None:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.model import Model, ModelReply, ModelRequest, ModelTraits
+from bubbot.model import Count, Model, ModelReply, ModelRequest, ModelTraits
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 
@@ -87,3 +87,26 @@ async def test_who_stops_waiting_does_not_stop_the_load() -> None:
 
 async def test_a_model_that_was_never_asked_closes_at_once() -> None:
     await LazyModel("x/y", ModelTraits(), ScriptedModel).aclose()
+
+
+class Counting(ScriptedModel):
+    """One that can count."""
+
+    async def count(self, request: ModelRequest) -> Count | None:
+        return Count(len(request.messages), "own")
+
+
+async def test_it_counts_once_it_is_loaded_and_declines_where_the_model_cannot() -> None:
+    for made, counted in ((Counting(), Count(1, "own")), (ScriptedModel(), None)):
+        loads: list[int] = []
+
+        def load(made: Model = made, loads: list[int] = loads) -> Model:
+            loads.append(1)
+            return made
+
+        model = LazyModel("x/y", ModelTraits(), load)
+        assert await model.count(REQUEST) == counted
+        assert await asked(model) == "You said: hi"
+        assert loads == [1]  # the count and the call wait for the same load
+        await model.aclose()
+    gc.unfreeze()

@@ -96,3 +96,10 @@ def test_a_provider_that_counts_nothing_is_estimated_without_a_price() -> None:
 
 def test_an_unknown_finish_reason_is_unknown() -> None:
     assert reply(chunk(content="x"), finish="eos").finish == "unknown"
+
+
+def test_a_name_that_comes_with_every_piece_is_taken_once() -> None:
+    made = reply(chunk(calls=[(0, "a", "find", '{"x"')]), chunk(calls=[(0, "a", "find", ": 1}")]))
+    assert made.calls == (ToolCall("a", "find", '{"x": 1}'),)
+    torn = reply(chunk(calls=[(0, "a", "find", "")]), chunk(calls=[(0, None, "_all", "{}")]))
+    assert torn.calls == (ToolCall("a", "find_all", "{}"),)

@@ -7,8 +7,16 @@ import pytest
 from bubbot.models.litellm_quiet import litellm
 from bubbot.models.litellm_sizes import known_size, traits
 
+KNOWN = [
+    "openai/gpt-4o",
+    "anthropic/claude-sonnet-4-5",
+    "gemini/gemini-2.5-pro",
+    "vertex_ai/gemini-2.5-flash",
+    "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+]
 
-@pytest.mark.parametrize("name", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5", "gemini/gemini-2.5-pro"])
+
+@pytest.mark.parametrize("name", KNOWN)
 def test_the_size_is_the_one_litellm_tells(name: str) -> None:
     assert known_size(name) == litellm.get_model_info(name)["max_input_tokens"]
 
@@ -26,3 +34,12 @@ def test_only_providers_that_take_it_are_sent_an_assistant_message_first() -> No
     assert traits("openai/gpt-4o").first_assistant
     assert not traits("openai/gpt-4o", own_address=True).first_assistant
     assert not traits("anthropic/claude-sonnet-4-5").first_assistant
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_whether_a_model_sees_is_what_litellm_tells(name: str) -> None:
+    assert traits(name).images == bool(litellm.get_model_info(name)["supports_vision"])
+
+
+def test_some_do_not_and_of_unknown_ones_nobody_thinks_so() -> None:
+    assert (traits("openai/gpt-3.5-turbo").images, traits("openai/nobody-knows-this").images) == (False, False)

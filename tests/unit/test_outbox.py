@@ -24,7 +24,7 @@ async def intended(store: TapeStore, turn: str = "t1", *texts: str) -> Intent:
     """An intent on the tape, as the merge of a turn writes it."""
     parts = tuple(Part("home", text, "thread", "m1") for text in texts or ("hello",))
     (entry,) = await service(store, TAPE).append([intent("test:home", turn, parts)])
-    return intent_from(entry.id, entry.payload["data"])
+    return intent_from(entry)
 
 
 async def test_an_intent_comes_back_as_it_was(outbox: Outbox, store: TapeStore) -> None:

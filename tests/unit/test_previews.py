@@ -56,7 +56,7 @@ class Shown(KeptChannel):
         return "".join(event.text for event in self.events if isinstance(event, TextShown))
 
 
-def options(channel: KeptChannel, limit: int = 16_000) -> Options:
+def options(channel: Shown, limit: int = 16_000) -> Options:
     """A bench whose previews go to this channel."""
     return Options(show=PreviewSink({channel.name: channel}), calls=ToolSettings(result_limit=limit))
 
@@ -69,7 +69,7 @@ async def test_a_turn_shows_its_text_its_tools_and_its_end_in_order(memory_store
     size = next(event.size for event in channel.events if isinstance(event, ToolEnded))
     pieces = [event for event in channel.events if not isinstance(event, TextShown)]
     assert pieces == [
-        TurnStarted(),
+        TurnStarted(1, "m-first-1"),
         StepEnded(1, 1),
         ToolStarted("tape_info", "{}"),
         ToolEnded("tape_info", ok=True, size=size, spilled=False),
@@ -110,14 +110,15 @@ async def test_a_preview_that_fails_is_logged_once_and_the_answer_arrives(
         assert [record.message for record in caplog.records] == ["a preview failed"]
         assert isinstance(channel.events[-1], failing)
         await bench.say("again")
-    assert channel.events.count(TurnStarted()) == 2
+    assert sum(isinstance(event, TurnStarted) for event in channel.events) == 2
 
 
 async def test_previews_are_no_facts(memory_store: InMemoryStore) -> None:
     kinds: list[list[str]] = []
     for channel in (Shown(), KeptChannel()):
         store = InMemoryStore()
-        async with running(store, ScriptedModel(), options(channel), channel=channel) as bench:
+        given = options(channel) if isinstance(channel, Shown) else Options()
+        async with running(store, ScriptedModel(), given, channel=channel) as bench:
             await bench.say("hello")
             kinds.append([entry.name or entry.kind for entry in await bench.entries()])
     assert kinds[0] == kinds[1]

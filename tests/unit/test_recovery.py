@@ -16,7 +16,7 @@ from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import GAVE_UP, OUTCOME_UNKNOWN
+from bubbot.texts import OUTCOME_UNKNOWN, Texts
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
@@ -132,9 +132,9 @@ async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: T
         await bench.kill()
     async with running(store, ScriptedModel(), life="third") as bench:
         (result,) = await bench.resume()
-        assert (result.status, result.text) == ("failed", GAVE_UP)
+        assert (result.status, result.text) == ("failed", f"{Texts().say('gave_up')} (trace {result.turn[:8]})")
         assert bench.requests == []
-        assert bench.channel.texts == [GAVE_UP]
+        assert bench.channel.texts == [result.text]
         assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == "error"] == ["interrupted"]
         assert (await bench.recover()).open == ()
         assert texts_of(await bench.entries(), "user") == ["do it"]

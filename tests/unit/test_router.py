@@ -77,5 +77,5 @@ async def test_thoughts_without_an_answer_are_a_failure(memory_store: InMemorySt
         result = await bench.say("hello")
         assert (result.status, result.text) == (
             "failed",
-            "I could not answer this: The model returned an empty answer.",
+            f"I could not answer this: The model returned an empty answer. (trace {result.turn[:8]})",
         )

@@ -112,9 +112,9 @@ class TestTimes:
     def test_an_answer_does_not(self) -> None:
         assert self.stamped(role="assistant") == "hello"
 
-    def test_parts_do_not(self) -> None:
-        parts = [{"type": "text", "text": "hello"}]
-        assert self.stamped(content=parts) == parts
+    def test_parts_begin_with_it_too(self) -> None:
+        parts = [{"type": "image_url", "image_url": {"url": "x"}}]
+        assert self.stamped(content=parts) == [{"type": "text", "text": "[2026-11-21 23:30]"}, *parts]
 
     @pytest.mark.parametrize("date", ["", "yesterday"])
     def test_a_message_without_a_date_does_not(self, date: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from bubbot.channel import Quote, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -14,7 +16,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from bubbot.texts import NO_MODEL, STOPPED
+from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of
@@ -101,7 +103,10 @@ class TestTurnsThatFail:
     async def test_the_failure_is_told_and_kept(self, store: TapeStore, error: str, kind: str) -> None:
         async with running(store, Played({"error": error, "message": "it rains"})) as bench:
             result = await bench.say("hello")
-            assert (result.status, result.text) == ("failed", "I could not answer this: it rains.")
+            assert (result.status, result.text) == (
+                "failed",
+                f"I could not answer this: it rains. (trace {result.turn[:8]})",
+            )
             assert bench.channel.texts == [result.text]
             (found,) = [entry for entry in await bench.entries() if entry.kind == Kind.ERROR]
             assert (found.payload["kind"], found.payload["message"]) == (kind, "it rains")
@@ -129,7 +134,8 @@ class TestTurnsThatFail:
 
     async def test_without_a_model_people_are_told_so_and_commands_work(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, UnconfiguredModel()) as bench:
-            assert (await bench.say("hello")).text == NO_MODEL
+            result = await bench.say("hello")
+            assert result.text == f"{Texts().say('no_model')} (trace {result.turn[:8]})"
             assert (await bench.say(",tape.info")).status == "answered"
 
     async def test_a_stopped_turn_says_so_and_the_next_one_works(self, store: TapeStore, floor: Floor) -> None:
@@ -139,7 +145,7 @@ class TestTurnsThatFail:
             assert bench.app.stop(HOME)
             async with asyncio.timeout(WAIT):
                 result = await waiting
-            assert (result.status, result.text) == ("stopped", STOPPED)
+            assert (result.status, result.text) == ("stopped", "Stopped.")
             assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == Kind.ERROR] == ["stopped"]
             assert (await bench.recover()).open == ()
             floor.let_go(1)
@@ -246,3 +252,19 @@ async def test_every_text_becomes_a_turn(store: TapeStore, text: str) -> None:
 
 def _blank(bench: Bench) -> list[object]:
     return [content for _, content in asked(bench.requests[-1]) if not str(content).strip()]
+
+
+async def test_a_message_no_turn_can_be_made_of_ends_with_a_failure_and_ends_nothing_else(
+    sqlite_store: SqliteStore,
+) -> None:
+    """An adapter of somebody else's may put anything into an inbound."""
+    odd: Any = 7
+    async with running(sqlite_store, ScriptedModel()) as bench:
+        failed = await bench.say("poison", quote=Quote("1", Sender("2", odd), "x"))
+        assert (failed.status, "AttributeError" in failed.text) == ("failed", True)
+        assert bench.channel.texts == [failed.text]
+        assert (await bench.say("hello")).text == "You said: hello"
+        assert (await bench.recover()).open == ()
+    async with running(sqlite_store, ScriptedModel(), life="second") as bench:
+        assert await bench.resume() == []
+        assert (await bench.say("again")).text == "You said: again"

@@ -233,6 +233,15 @@ class TestReset:
             assert "somebody else's words" in everything
             assert bench.channel.texts[-1] == answer
 
+    async def test_erasing_and_nothing_else_has_the_files_of_the_session_removed(self, store: TapeStore) -> None:
+        async with running(store, Played(*self.MODEL)) as bench:
+            await self.told(bench)
+            await bench.say(",reset")
+            await bench.say(",reset archive")
+            assert bench.forgotten == []
+            await bench.say(",reset erase", chat="other")
+            assert bench.forgotten == ["test:other"]
+
     async def test_after_erasing_nothing_is_owed_and_the_chat_goes_on(self, store: TapeStore) -> None:
         async with running(store, Played(*self.MODEL)) as bench:
             await self.told(bench)

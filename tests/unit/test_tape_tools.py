@@ -50,7 +50,7 @@ async def use(turn: Turn, tool: str, /, **arguments: object) -> str:
 def test_the_tools_and_their_names() -> None:
     assert [(one.name, one.commands) for one in tape_tools()] == [
         ("tape.info", ()),
-        ("tape.search", ()),
+        ("tape.search", ("search",)),
         ("tape.anchors", ("anchors",)),
         ("tape.handoff", ("handoff",)),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
+from bubbot.tools.session import WhyArgs
 from bubbot.views.why import RECENT_TURNS, TurnSpansView, WhyView
 from tests.turns import HOME, Bench, Played, calls, running, says
 from tests.unit.test_recovery import cut_off
@@ -128,3 +130,38 @@ class TestTheCommand:
         async with running(memory_store, UnconfiguredModel()) as bench:
             await bench.say("hello")
             assert (await bench.say(",why")).status == "answered"
+
+
+class TestByTrace:
+    async def test_an_earlier_turn_is_explained_also_one_that_asked_no_model(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, Played(says("one"), {"error": "refused", "message": "no such key"})) as bench:
+            first, failed = await bench.say("hello"), await bench.say("and now")
+            command = await bench.say(",tape.info")
+            assert (await bench.say(f",why turn={first.turn}")).text.startswith(f"turn {first.turn} (entries 2 to ")
+            told = (await bench.say(f",why turn={failed.turn}")).text
+            assert re.search(r"^error model_refused \(entry \d+\): no such key$", told, re.MULTILINE)
+            assert (await bench.say(f",why turn={command.turn}")).text.startswith(f"turn {command.turn} (entries ")
+
+    async def test_it_looks_at_more_than_the_recent_turns(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for _ in range(3):  # an id with two digits begins none of the later ones
+                await bench.say(",tape.info")
+            first = await bench.say("hello")
+            for _ in range(RECENT_TURNS + 1):
+                await bench.say(",tape.info")
+            assert (await bench.say(",why")).text == "No model has answered here yet."
+            assert (await bench.say(f",why turn={first.turn}")).text.startswith(f"turn {first.turn} (")
+
+    async def test_a_trace_of_no_turn_is_refused(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            assert (await bench.say(",why 1a2b3c4d")).text == (
+                "no turn on this tape has the trace 1a2b3c4d; the log says in which session it was"
+            )
+
+    @pytest.mark.parametrize("word", ["yes", "true", "f", "1", "on"])
+    def test_a_yes_or_no_is_no_trace(self, word: str) -> None:
+        assert WhyArgs.model_validate({"request": word}).turn == ""
+
+    def test_the_start_of_an_id_is_one(self) -> None:
+        assert WhyArgs.model_validate({"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")

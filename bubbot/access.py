@@ -1,0 +1,333 @@
+"""Who may speak: grants, revocations and pairing codes, each of them a fact on the tape `bubbot/access`.
+
+The lists of the configuration are given, and nothing here takes away from them. `docs/concepts/access.md` explains
+it, `docs/reference/tape-format.md` lists the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from bubbot.channel import Role, Sender
+from bubbot.errors import AccessError, ConfigError
+from bubbot.identity import is_id, numeric_id
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.views.access import (
+    CODE,
+    CODE_REFUSED,
+    CODE_USED,
+    GRANTED,
+    REVOKED,
+    AccessHistoryView,
+    AccessState,
+    AccessView,
+    Code,
+    Grant,
+)
+
+ACCESS_TAPE = "bubbot/access"
+TERMINAL = "terminal"
+"""The giver that is the operating system's user: the owner of everything."""
+
+ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""Of the code: 32 characters, none of which is taken for another one (no 0 and O, no 1 and I)."""
+CODE_LENGTH = 8
+LIFETIME = timedelta(hours=1)
+AGAIN_AFTER = timedelta(minutes=10)
+"""How soon one person gets another code."""
+OPEN_PER_SENDER, OPEN_PER_CHANNEL = 3, 10
+WRONG_CODES = 10
+"""Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
+KEPT = timedelta(days=1)
+"""How long a code is remembered after it was given, to say that it has expired."""
+NAME_LENGTH = 64
+
+Random: TypeAlias = Callable[[int], bytes]
+"""That many random bytes; passed in, so that tests can name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The people that the configuration lists for a channel, by numeric id."""
+
+    owners: frozenset[str] = frozenset()
+    admins: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+
+    def role(self, sender_id: str) -> Role:
+        """The highest role the lists give; `stranger` where none has the id: an empty list means nobody."""
+        if sender_id in self.owners:
+            return Role.OWNER
+        if sender_id in self.admins:
+            return Role.ADMIN
+        return Role.MEMBER if sender_id in self.members else Role.STRANGER
+
+    def people(self) -> dict[str, Role]:
+        """Everybody who is listed."""
+        return {one: self.role(one) for one in sorted(self.owners | self.admins | self.members, key=int)}
+
+
+NOBODY = Listed()
+
+
+def higher(first: Role, second: Role) -> Role:
+    """The one of two roles that includes the other."""
+    return first if first.at_least(second) else second
+
+
+class Access:
+    """The one writer of the access tape.
+
+    `configured` has an entry for every configured channel. Until `load` has returned, only its lists count. Changes
+    are serialised and durable when they return; a caller that is cancelled does not stop one half-way.
+    """
+
+    def __init__(
+        self, tape: TapeHandle, *, now: Clock, random: Random, configured: Mapping[str, Listed] | None = None
+    ) -> None:
+        self._tape = tape
+        self._now = now
+        self._random = random
+        self._configured = MappingProxyType(dict(configured or {}))
+        self._state = AccessState()
+        self._read = False
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def configured(self) -> Mapping[str, Listed]:
+        """The lists of the configuration, by channel."""
+        return self._configured
+
+    @property
+    def state(self) -> AccessState:
+        """What the facts say, as of the last load or change."""
+        return self._state
+
+    def role(self, channel: str, sender_id: str) -> Role:
+        """What a person may do: the highest of what is configured and what was granted. Reads nothing.
+
+        A text that is no numeric id is a stranger, whatever lists say.
+        """
+        if not is_id(sender_id):
+            return Role.STRANGER
+        listed = self._configured.get(channel, NOBODY).role(sender_id)
+        return higher(listed, self._state.role(channel, sender_id))
+
+    async def load(self) -> None:
+        """Reads the tape, once; later changes are kept track of."""
+        async with self._one_at_a_time:
+            await self._current()
+
+    async def history(self, limit: int = 50) -> tuple[TapeEntry, ...]:
+        """The newest facts, newest first."""
+        return await self._tape.read(AccessHistoryView(limit))
+
+    def pending(self) -> tuple[Code, ...]:
+        """The codes that can be approved now, oldest first."""
+        now = self._now()
+        return tuple(code for code in self._state.codes if code.is_open(now))
+
+    async def pair(self, sender: Sender, channel: str, chat: str) -> str | None:
+        """A fresh code for a stranger, or None where silence is the answer.
+
+        None: the id is not numeric, it is a bot, it may speak already, it got a code less than ten minutes ago, it
+        has three open ones, or the channel has ten.
+        """
+        return await asyncio.shield(self._pair(sender, channel, chat))
+
+    async def approve(self, code: str, role: Role, by: str) -> Grant:
+        """Grants the role to whoever was given the code, and uses it up, in one transaction.
+
+        Upper and lower case are the same in a code, spaces and hyphens do not count. Raises `AccessError` for a code
+        that is unknown, expired or used, for too many of those, and for a giver who may not give the role;
+        `ConfigError` for a text that cannot be a code.
+        """
+        return await asyncio.shield(self._approve(code, role, by))
+
+    async def grant(self, channel: str, sender_id: str, role: Role, by: str) -> Grant:
+        """Gives a person a role in place of the one granted before; the same role again writes nothing.
+
+        Raises `ConfigError` for a channel that is not configured and an id that is not numeric, `AccessError` for a
+        giver who may not.
+        """
+        return await asyncio.shield(self._grant(channel, sender_id, role, by))
+
+    async def revoke(self, channel: str, sender_id: str, by: str) -> None:
+        """Takes back what was granted, and makes the person's open codes void.
+
+        Raises `ConfigError` for an id that the configuration lists (only that list can take it out), `AccessError`
+        where there is nothing to revoke and for a giver who may not.
+        """
+        await asyncio.shield(self._revoke(channel, sender_id, by))
+
+    async def _current(self) -> datetime:
+        """Sees to it that the tape has been read, forgets old codes, and returns the time."""
+        now = self._now()
+        if not self._read:
+            self._state = await self._tape.read(AccessView(now - KEPT))
+            self._read = True
+        self._state = self._state.since(now - KEPT)
+        return now
+
+    async def _write(self, *entries: TapeEntry) -> tuple[TapeEntry, ...]:
+        try:
+            stored = await self._tape.append(entries)
+        except BaseException:
+            self._read = False  # it may have been written all the same: the next change looks
+            raise
+        self._state = self._state.after(stored)
+        return stored
+
+    async def _pair(self, sender: Sender, channel: str, chat: str) -> str | None:
+        async with self._one_at_a_time:
+            now = await self._current()
+            if sender.bot or not is_id(sender.id) or not is_id(chat):
+                return None
+            if self.role(channel, sender.id) is not Role.STRANGER or not self._may_have_code(channel, sender.id, now):
+                return None
+            text = "".join(ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))  # 256 is a multiple of 32
+            salt = self._random(16)
+            data = {
+                "channel": channel,
+                "id": sender.id,
+                "chat": chat,
+                "name": _storable(sender.name),
+                "salt": salt.hex(),
+                "digest": _digest(salt, text).hex(),
+                "expires": timestamp(now + LIFETIME),
+            }
+            await self._write(event(CODE, data))
+            return text
+
+    def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
+        given = [code for code in self._state.codes if code.channel == channel]
+        own = [code for code in given if code.id == sender_id]
+        return (
+            all(now - code.issued >= AGAIN_AFTER for code in own)
+            and sum(code.is_open(now) for code in own) < OPEN_PER_SENDER
+            and sum(code.is_open(now) for code in given) < OPEN_PER_CHANNEL
+        )
+
+    async def _approve(self, code: str, role: Role, by: str) -> Grant:
+        async with self._one_at_a_time:
+            now = await self._current()
+            text = _as_given(code)
+            _check_role(role)
+            self._check_giver(by, role)
+            late = [at for who, at in self._state.refused if who == by and now - at < LIFETIME]
+            if len(late) >= WRONG_CODES:
+                until = timestamp(late[-WRONG_CODES] + LIFETIME)[11:16]
+                raise AccessError(f"{WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
+            found = self._find(text)
+            reason = _why_refused(found, now)
+            if found is None or reason:
+                await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
+                raise AccessError(_REFUSALS[reason])
+            self._check_channel(found.channel)
+            role = higher(role, self._state.role(found.channel, found.id))  # an approval takes nothing away
+            granted = _granted(found.channel, found.id, role, by, how="code", name=found.name)
+            used = event(CODE_USED, {"code": found.entry, "by": by}, key=f"code_used:{found.entry}")
+            await self._write(granted, used)
+            return self._state.grants[found.channel, found.id]
+
+    def _find(self, text: str) -> Code | None:
+        """The code of this text. Every code is compared, each in constant time, whichever is right."""
+        right = [code for code in self._state.codes if compare_digest(_digest(code.salt, text), code.digest)]
+        return right[-1] if right else None
+
+    async def _grant(self, channel: str, sender_id: str, role: Role, by: str) -> Grant:
+        async with self._one_at_a_time:
+            await self._current()
+            self._check_channel(channel)
+            sender_id = numeric_id(sender_id)
+            _check_role(role)
+            self._check_giver(by, higher(role, self.role(channel, sender_id)))
+            before = self._state.grants.get((channel, sender_id))
+            if before is None or before.role is not role:
+                await self._write(_granted(channel, sender_id, role, by, how="command"))
+            return self._state.grants[channel, sender_id]
+
+    async def _revoke(self, channel: str, sender_id: str, by: str) -> None:
+        async with self._one_at_a_time:
+            await self._current()
+            sender_id = numeric_id(sender_id)
+            listed = self._configured.get(channel, NOBODY)
+            for key in ("owners", "admins", "members"):
+                if sender_id in getattr(listed, key):
+                    raise ConfigError(
+                        f"{sender_id} is in [channels.{channel}] {key}, and nothing was revoked: "
+                        "take it out of that list and start bubbot again"
+                    )
+            if (channel, sender_id) not in self._state.grants:
+                raise AccessError(f"{sender_id} has no grant on {channel}: bubbot access list shows who has one")
+            self._check_giver(by, self.role(channel, sender_id))
+            await self._write(event(REVOKED, {"channel": channel, "id": sender_id, "by": by}))
+
+    def _check_channel(self, channel: str) -> None:
+        if channel not in self._configured:
+            names = ", ".join(sorted(self._configured)) or "none"
+            raise ConfigError(f"{channel!r} is no configured channel (there are: {names}): name the X of [channels.X]")
+
+    def _check_giver(self, by: str, role: Role) -> None:
+        """Nobody gives or takes more than they have, and members neither."""
+        channel, _, sender_id = by.rpartition(":")
+        own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
+        if not (own.at_least(Role.ADMIN) and own.at_least(role)):
+            raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+
+
+def _check_role(role: Role) -> None:
+    if role is Role.STRANGER:
+        raise ConfigError(f"{role.value} is no role to grant: give member, admin or owner, or revoke")
+
+
+def _granted(
+    channel: str, sender_id: str, role: Role, by: str, *, how: Literal["code", "command"], name: str = ""
+) -> TapeEntry:
+    data = {"channel": channel, "id": sender_id, "role": role.value, "by": by, "how": how, "name": name}
+    return event(GRANTED, data)
+
+
+def _digest(salt: bytes, text: str) -> bytes:
+    return sha256(salt + text.encode()).digest()
+
+
+def _as_given(code: str) -> str:
+    """A code as it was given out, from what a person typed. Raises `ConfigError`."""
+    kept = "".join(char for char in code if not char.isspace() and char not in "-\N{EN DASH}")
+    text = kept.upper() if kept.isascii() else ""  # ß would become SS
+    if len(text) != CODE_LENGTH or any(char not in ALPHABET for char in text):
+        raise ConfigError(
+            f"that is no pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
+        )
+    return text
+
+
+def _why_refused(found: Code | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
+    if found is None:
+        return "unknown"
+    if found.status == "used":
+        return "used"
+    return "" if found.is_open(now) else "expired"
+
+
+_REFUSALS = MappingProxyType(
+    {
+        "unknown": "no such code was given out: compare it with what the person was sent",
+        "used": "this code was used before, and a code works once: the person may write again for another one",
+        "expired": "this code has expired, after an hour or a revocation: the person may write again for another one",
+    }
+)
+
+
+def _storable(name: str) -> str:
+    """A shown name as the tape takes it: cut, and half a surrogate pair replaced."""
+    return name[:NAME_LENGTH].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

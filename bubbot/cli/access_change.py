@@ -1,0 +1,32 @@
+"""What `bubbot access` changes, in this process or in the bot that runs for the home."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from dataclasses import asdict, dataclass
+
+from bubbot.access import ACCESS_TAPE, Access
+from bubbot.cli.access import act, listed
+from bubbot.cli.tape_names import service
+from bubbot.cli.writing import Desk, Told
+from bubbot.wiring import now
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAccess:
+    """One grant, revocation or approval, as it was typed; what an action does not take is empty."""
+
+    action: str
+    code: str = ""
+    channel: str = ""
+    id: str = ""
+    role: str = ""
+
+
+async def change(desk: Desk, asked: ChangeAccess) -> Told:
+    """Does it, through the bot's own record where that runs, so that it counts at once."""
+    access = desk.access or Access(
+        service(desk.store, ACCESS_TAPE), now=now, random=os.urandom, configured=listed(desk.settings)
+    )
+    return Told(f"{await act(access, Namespace(**asdict(asked)))}\n")

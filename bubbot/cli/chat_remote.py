@@ -1,0 +1,76 @@
+"""`bubbot chat` where a bot runs for this home: the adapter is here, everything else there."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from bubbot import plugins
+from bubbot.channel import Channel, ChannelOptions, Stop
+from bubbot.cli.setup import Setup
+from bubbot.control.chat import ChatEnd, SentFiles
+from bubbot.control.client import connected, until_gone
+from bubbot.settings import terminal_style
+from bubbot.tape.entry import timestamp
+from bubbot.texts import Texts
+from bubbot.wiring import new_id, now
+
+
+async def chat_with_the_bot(address: str, made: Setup, session: str, ended: list[int]) -> None:
+    """Talks until the end of the input, and waits for what is still to be answered."""
+    given = terminal(made)
+    if given:
+        end_on_signals(ended)
+    end = ChatEnd(session)
+    async with connected(address, end.answer, end.heard) as peer, asyncio.TaskGroup() as group:
+        watching = group.create_task(until_gone(peer))
+        # In a pipe standard output carries answers and nothing else.
+        aside = sys.stdout if sys.stdout.isatty() else sys.stderr
+        channel = adapter(made, session, {"commands": lambda: end.commands}, given, end.files)
+        if notice := await end.opened(peer, channel):
+            print(notice, file=aside, flush=True)
+        if waiting := await end.owed():
+            taking_up = Texts(made.settings.bot.language).say("taking_up", count=waiting)
+            print(taking_up, file=aside, flush=True)
+        await channel.run(end.receive)
+        if given:  # what is still under way can be stopped, too
+            name, _, chat = session.partition(":")
+            stops: set[asyncio.Task[None]] = set()
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGINT, lambda: stops.add(group.create_task(end.receive(Stop(name, chat))))
+            )
+        await end.idle()
+        watching.cancel()
+
+
+def adapter(made: Setup, session: str, basis: Mapping[str, Any], given: Mapping[str, Any], files: SentFiles) -> Channel:
+    """The adapter that this terminal or pipe wants, as the wiring makes it: `given` goes before the configured keys."""
+    name, _, chat = session.partition(":")
+    table = {**basis, **made.settings.channels.get(name, {}), "chat": chat, **given}
+    options = ChannelOptions(name, made.home.path, lambda: timestamp(now()), new_id, table, files.blob)
+    channel: Channel = plugins.load("bubbot.channels", str(table.get("kind", name)))(options)
+    return channel
+
+
+def terminal(made: Setup) -> dict[str, Any]:
+    """The settings that choose the line editor; none where this is a pipe, or a terminal that can only print."""
+    style, kind = terminal_style(), made.settings.channels.get("stdin", {}).get("kind", "stdin")
+    if kind != "stdin" or style == "dumb" or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return {}
+    return {"kind": "terminal", "colour": style == "colour"}
+
+
+def end_on_signals(ended: list[int]) -> None:
+    """A terminal is left as it was found, whatever ends the chat; the turn under way is taken up by the next one."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def end(number: int) -> None:
+        if task is not None and not ended:
+            ended.append(number)
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)

@@ -1,0 +1,56 @@
+"""The control socket of `bubbot run`: what `chat`, `ask` and every writing command ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bubbot.cli.setup import Setup
+from bubbot.cli.writing import Desk, answer
+from bubbot.control.codec import JsonObject
+from bubbot.control.peer import Peer
+from bubbot.errors import ModelError
+from bubbot.gateway.control import ControlServer
+from bubbot.gateway.remote import Doors
+from bubbot.models.lazy import LazyModel
+from bubbot.wiring_daemon import Daemon
+
+
+@asynccontextmanager
+async def control(daemon: Daemon, made: Setup, path: Path) -> AsyncIterator[ControlServer]:
+    """Answers on the socket at `path` until the block ends."""
+    app = daemon.app
+    desk = Desk(app.opened, app.workspace, made.settings, app.runtime.exclusive, daemon.access)
+
+    async def command(_peer: Peer, body: JsonObject) -> JsonObject:
+        return await answer(desk, body)
+
+    remote = daemon.remote
+    server = ControlServer({**remote.handlers(_doors(daemon)), "command": command}, remote.left)
+    async with server.listening(path):
+        yield server
+
+
+def _doors(daemon: Daemon) -> Doors:
+    app, line = daemon.app, daemon.app.lines[daemon.remote.name]
+
+    async def notice(session: str) -> str:
+        try:
+            model = await app.models.on(app.tape(session))
+        except ModelError as error:
+            return str(error)
+        if isinstance(model, LazyModel):
+            model.warm()
+        return model.traits.notice or ""
+
+    async def owed(session: str) -> int:
+        await line.deliverer.resume(session, queued=True)
+        running, waiting = app.runtime.busy(session)
+        return waiting + running
+
+    async def idle(session: str) -> None:
+        await app.runtime.session_idle(session)
+        await line.deliverer.delivered(session.split(":", 2)[1])  # not what others are slow to take
+
+    return Doors(line.gate.accept, notice, owed, idle, line.deliverer.delivered, lambda: app.commands, app.tape)

@@ -1,0 +1,129 @@
+"""Commands that write: done here, or by the bot that runs for this home, through the same function."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from bubbot.access import Access
+from bubbot.cli.setup import Setup
+from bubbot.cli.tape_names import session_of
+from bubbot.control.client import beside, connected
+from bubbot.control.codec import JsonObject, decode, encode
+from bubbot.errors import ConfigError, ControlError
+from bubbot.settings import Settings
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.wiring import open_tapes
+
+PATIENCE = 300.0
+"""Seconds a command waits for the turn that runs in its session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a writing command works on. `exclusive` keeps the turns of a session away for the time of its block;
+    `access` is the running bot's own record of who may speak."""
+
+    store: SqliteStore
+    workspace: str
+    settings: Settings
+    exclusive: Callable[[str], AbstractAsyncContextManager[None]]
+    access: Access | None = None
+
+    @asynccontextmanager
+    async def alone(self, tape: str, session: str = "") -> AsyncIterator[None]:
+        """The only one to write to a tape until the block ends. Raises `ConfigError` after five minutes."""
+        session = session or await session_of(self.store, tape)
+        if not session:  # an archive, or a tape of the system: no turn runs there
+            yield
+            return
+        held = self.exclusive(session)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await held.__aenter__()
+        except TimeoutError as error:
+            raise ConfigError(
+                f"a turn of {session} has been running for {PATIENCE / 60:.0f} minutes: ,stop ends it; nothing was written"
+            ) from error
+        try:
+            yield
+        finally:
+            await held.__aexit__(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a command prints, and its exit code."""
+
+    text: str
+    code: int = 0
+
+
+Work: TypeAlias = Callable[[Desk, Any], Awaitable[Told]]
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A command that writes: the module with its arguments, a frozen dataclass of plain values, and its function."""
+
+    module: str
+    arguments: str
+    work: str
+
+
+WRITING: Mapping[str, Writing] = {
+    "memory save": Writing("bubbot.cli.memory_change", "SaveMemory", "save"),
+    "memory forget": Writing("bubbot.cli.memory_change", "ForgetMemory", "forget"),
+    "memory restore": Writing("bubbot.cli.memory_change", "RestoreMemory", "restore"),
+    "memory import": Writing("bubbot.cli.memory_change", "ImportMemory", "take"),
+    "tape archive": Writing("bubbot.cli.tape_change", "ArchiveTape", "archive"),
+    "tape import": Writing("bubbot.cli.tape_change", "ImportTape", "take"),
+    "access": Writing("bubbot.cli.access_change", "ChangeAccess", "change"),
+}
+"""Every command that writes and ends; a module is loaded when its command is asked for."""
+
+
+async def perform(made: Setup, name: str, arguments: object, *, here: Work | None = None) -> int:
+    """Does a command of `WRITING`, prints what it says, and returns its exit code.
+
+    `here`: a function to use instead in this process, where something is known already. Raises what the command
+    raises, wherever it ran; `HomeLocked` where another process writes that takes no requests.
+    """
+
+    async def in_this_process() -> Told:
+        async with open_tapes(made.home, write=True) as (store, workspace):
+            return await (here or _loaded(name)[1])(Desk(store, workspace, made.settings, _alone), arguments)
+
+    async def in_the_bot(address: str) -> Told:
+        async with connected(address) as peer:
+            told = await peer.request("command", {"name": name, "arguments": encode(arguments)})
+        return decode(told.get("told"), Told)
+
+    told = await beside(made.home, in_this_process, in_the_bot)
+    print(told.text, end="")
+    return told.code
+
+
+async def answer(desk: Desk, body: JsonObject) -> JsonObject:
+    """What the running bot answers to the request `command`."""
+    name = body.get("name")
+    if not isinstance(name, str) or name not in WRITING:
+        raise ControlError(f"the running bot has no command {name!r}: restart it after an update")
+    kind, work = _loaded(name)
+    return {"told": encode(await work(desk, decode(body.get("arguments"), kind)))}
+
+
+def _loaded(name: str) -> tuple[type[Any], Work]:
+    writing = WRITING[name]
+    module = import_module(writing.module)
+    return getattr(module, writing.arguments), getattr(module, writing.work)
+
+
+@asynccontextmanager
+async def _alone(_session: str) -> AsyncIterator[None]:
+    """This process holds the lock and runs no turns."""
+    yield

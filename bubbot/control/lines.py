@@ -1,0 +1,67 @@
+"""Messages as lines: a JSON object each, in pieces where it is longer than a line may be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+from bubbot.control.codec import JsonObject
+from bubbot.errors import ConfigError, ControlError
+
+LINE_LIMIT = 2**20
+"""Bytes of one line, its line feed included."""
+MESSAGE_LIMIT = 256 * 2**20
+"""Bytes of one message, put together."""
+PIECE = 400_000
+"""Characters of one piece; as JSON within JSON each is two bytes at most."""
+
+
+def lines(message: JsonObject) -> Iterator[bytes]:
+    """The lines of a message. Raises `ConfigError` where it is too large to be sent."""
+    text = json.dumps(message, separators=(",", ":"))  # ASCII, so that bytes are characters and any text survives
+    if len(text) < LINE_LIMIT:
+        yield text.encode() + b"\n"
+        return
+    if len(text) > MESSAGE_LIMIT:
+        raise ConfigError(
+            f"this is {len(text) // 2**20} MiB, and the running bot is handed at most {MESSAGE_LIMIT // 2**20}: "
+            "stop the bot first, then run the command again"
+        )
+    for start in range(0, len(text), PIECE):
+        name = "more" if start + PIECE < len(text) else "last"
+        yield json.dumps({name: text[start : start + PIECE]}).encode() + b"\n"
+
+
+async def read_message(reader: asyncio.StreamReader) -> JsonObject | None:
+    """The next message; None at the end. Raises `ControlError` for what is none. The reader's limit is that of a line."""
+    pieces: list[str] = []
+    size = 0
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError as error:
+            raise ControlError(f"a line was longer than {LINE_LIMIT} bytes") from error
+        if not line.endswith(b"\n"):
+            return None
+        found = _object(line)
+        piece = found.get("more", found.get("last"))
+        if piece is None:
+            if pieces:
+                raise ControlError("a message was cut off in the middle")
+            return found
+        if not isinstance(piece, str) or (size := size + len(piece)) > MESSAGE_LIMIT:
+            raise ControlError(f"a message was longer than {MESSAGE_LIMIT} bytes, or its pieces are no text")
+        pieces.append(piece)
+        if "last" in found:
+            return _object("".join(pieces))
+
+
+def _object(text: bytes | str) -> JsonObject:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ControlError("a line was not JSON") from error
+    if not isinstance(found, dict):
+        raise ControlError("a line was not a JSON object")
+    return found

@@ -1,0 +1,206 @@
+"""One end of a control connection: both ends ask and answer in the same way.
+
+`{"id": 7, "do": "event", "with": {…}}` asks, `{"to": 7, "ok": {…}}` or `{"to": 7, "error": {…}}` answers, and what has
+no id is a notice that nobody answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from bubbot.control.codec import JsonObject, decode_error, encode_error
+from bubbot.control.lines import lines, read_message
+from bubbot.errors import BubbotError, ControlError
+
+log = logging.getLogger(__name__)
+
+PROTOCOL = 1
+"""The version of the protocol; both ends must have the same."""
+AT_ONCE = 64
+"""Requests of the other end under way at once; what is more is refused."""
+ROOM = 2**18
+"""Bytes that may wait to be sent before notices that can be spared are dropped."""
+MOST = 64 * 2**20
+"""Bytes that may wait before the other end counts as dead; one message may always."""
+STALL = 30.0
+"""Seconds the other end may take to read on."""
+
+GONE = (
+    "The other end of the control connection is gone. A bot answers what it had accepted after its next start; "
+    "before a change is repeated, look whether it was made."
+)
+
+Answer: TypeAlias = Callable[["Peer", str, JsonObject], Awaitable[JsonObject]]
+"""Answers a request by its name; a `BubbotError` becomes the answer."""
+Heard: TypeAlias = Callable[[str, JsonObject], None]
+"""Takes note of a notice and returns at once."""
+
+
+def ignore(_do: str, _body: JsonObject) -> None:
+    """Hears nothing."""
+
+
+class Peer:
+    """The other end of a connection, while `run` runs."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer, heard: Heard = ignore
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._answer = answer
+        self._heard = heard
+        self._number = 0
+        self._asked: dict[int, asyncio.Future[JsonObject]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._ready = asyncio.Event()
+        self._sent = asyncio.Event()
+        writer.transport.set_write_buffer_limits(high=0)  # so that what has been drained is with the system
+        self.gone = asyncio.Event()
+        """Set when the connection has ended."""
+
+    async def run(self) -> None:
+        """Reads to the end of the connection, then waits for the answers that are under way: work begun is done."""
+        writing = asyncio.create_task(self._write_all())
+        try:
+            await self._read_all()
+            self.close()
+            await asyncio.gather(*self._answering)
+        finally:
+            self.close()
+            for task in (writing, *self._answering):
+                task.cancel()
+            await asyncio.gather(writing, *self._answering, return_exceptions=True)
+
+    async def _read_all(self) -> None:
+        try:
+            while (message := await read_message(self._reader)) is not None:
+                self._take(message)
+        except ControlError as error:
+            log.warning("a control connection was closed: %s", error, extra={"action": "control.garbled"})
+        except OSError:
+            pass  # the other end is dead
+
+    async def flush(self) -> None:
+        """Returns when everything has been handed to the system, or cannot be."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STALL):
+                while self._bytes and not self.gone.is_set():
+                    self._sent.clear()
+                    await self._sent.wait()
+
+    def close(self) -> None:
+        """Ends the connection at once; whoever waits for an answer is told."""
+        self.gone.set()
+        self._sent.set()
+        transport = self._writer.transport
+        if self._bytes:
+            transport.abort()
+        else:
+            transport.close()
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ControlError(GONE))
+                future.exception()  # nobody may be waiting any more
+        self._asked.clear()
+
+    async def request(self, do: str, body: JsonObject, *, timeout: float | None = None) -> JsonObject:
+        """Asks the other end. Raises the error it answers with, `ControlError` where it does not answer in time.
+
+        Without `timeout` the wait ends with the connection.
+        """
+        if self.gone.is_set():
+            raise ControlError(GONE)
+        self._number += 1
+        number = self._number
+        future: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        try:
+            self._send({"id": number, "do": do, "with": body})
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError as error:
+            raise ControlError(f"no answer within {timeout:.0f} seconds") from error
+        finally:
+            self._asked.pop(number, None)
+
+    def notify(self, do: str, body: JsonObject, *, spare: bool = False) -> None:
+        """Tells the other end; `spare`: not where it is slow to read."""
+        if not self.gone.is_set() and not (spare and self._bytes > ROOM):
+            self._send({"do": do, "with": body})
+
+    def _send(self, message: JsonObject) -> None:
+        data = b"".join(lines(message))
+        if self._waiting and self._bytes + len(data) > MOST:
+            log.warning("a control connection was closed: it does not read", extra={"action": "control.slow"})
+            self.close()
+            return
+        self._waiting.append(data)
+        self._bytes += len(data)
+        self._ready.set()
+
+    async def _write_all(self) -> None:
+        with suppress(OSError):
+            while True:
+                await self._ready.wait()
+                self._ready.clear()
+                while self._waiting:
+                    data = self._waiting.popleft()
+                    self._writer.write(data)
+                    try:
+                        async with asyncio.timeout(STALL):
+                            await self._writer.drain()
+                    except TimeoutError:
+                        log.warning("a control connection stalled", extra={"action": "control.slow"})
+                        self.close()
+                        return
+                    self._bytes -= len(data)
+                    self._sent.set()
+
+    def _take(self, message: JsonObject) -> None:
+        do, body, number = message.get("do"), message.get("with"), message.get("id")
+        if isinstance(to := message.get("to"), int):
+            self._answered(to, message)
+        elif not isinstance(do, str) or not isinstance(body, dict):
+            raise ControlError("a message was neither request nor answer")
+        elif not isinstance(number, int):
+            self._heard(do, body)
+        elif do == "ping":
+            self._send({"to": number, "ok": {}})
+        elif len(self._answering) >= AT_ONCE:
+            self._send({"to": number, "error": encode_error(ControlError("too many requests at once"))})
+        else:
+            task = asyncio.create_task(self._handle(number, do, body))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    def _answered(self, number: int, message: JsonObject) -> None:
+        future = self._asked.get(number)
+        if future is None or future.done():
+            return  # nobody waits any more
+        if isinstance(ok := message.get("ok"), dict):
+            future.set_result(ok)
+        else:
+            future.set_exception(decode_error(message.get("error")))
+
+    async def _handle(self, number: int, do: str, body: JsonObject) -> None:
+        """The boundary of a request: whatever happens in it becomes an answer, and the connection goes on."""
+        try:
+            self._reply({"to": number, "ok": await self._answer(self, do, body)})
+        except BubbotError as error:
+            self._reply({"to": number, "error": encode_error(error)})
+        except Exception as error:  # a defect of ours must not cost other clients the bot
+            log.exception("a control request failed", extra={"action": "control.failed", "request": do})
+            told = BubbotError(f"something went wrong in the running bot ({type(error).__name__}); see its log")
+            self._reply({"to": number, "error": encode_error(told)})
+
+    def _reply(self, message: JsonObject) -> None:
+        if not self.gone.is_set():
+            self._send(message)

@@ -1,0 +1,144 @@
+"""The server's side of the control socket, for a daemon that holds the lock of its home."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from bubbot.control.address import check_folder, peer_uid
+from bubbot.control.codec import JsonObject, encode_error
+from bubbot.control.lines import LINE_LIMIT, lines, read_message
+from bubbot.control.peer import PROTOCOL, Peer
+from bubbot.errors import BubbotError, ConfigError, ControlError
+
+log = logging.getLogger(__name__)
+
+HELLO = 5.0
+"""Seconds for a client to say who it is."""
+CLIENTS = 200
+"""Connections at once."""
+
+Handler: TypeAlias = Callable[[Peer, JsonObject], Awaitable[JsonObject]]
+"""Answers one kind of request; a `BubbotError` becomes the answer."""
+
+
+class ControlServer:
+    """Answers the requests of `handlers`. `left` is told of each client that has gone; `uid` says who one is."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        left: Callable[[Peer], None] = lambda _peer: None,
+        *,
+        uid: Callable[[socket.socket], int | None] = peer_uid,
+    ) -> None:
+        self._handlers = handlers
+        self._left = left
+        self._uid = uid
+        self._clients: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    @asynccontextmanager
+    async def listening(self, path: Path) -> AsyncIterator[None]:
+        """Serves at this path until the block ends. The caller holds the home's lock.
+
+        What an earlier daemon left there is removed. Raises `ConfigError` where the path cannot be used.
+        """
+        check_folder(path.parent)
+        listener = _bound(path)
+        server = await asyncio.start_unix_server(self._serve, sock=listener, limit=LINE_LIMIT, backlog=128)
+        try:
+            yield
+        finally:
+            self.quiesce()
+            server.close()
+            for client in self._clients:
+                client.cancel()
+            await asyncio.gather(*self._clients, return_exceptions=True)
+            await server.wait_closed()
+            _remove(path)
+
+    def quiesce(self) -> None:
+        """From now on requests are refused; answers that are under way come still."""
+        self._stopping = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            return
+        self._clients.add(task)
+        peer = Peer(reader, writer, self._answer)
+        try:
+            if await self._greeted(reader, writer):
+                await peer.run()
+        except (ControlError, OSError, TimeoutError) as error:
+            log.warning("a control client was turned away: %s", error, extra={"action": "control.refused"})
+        except asyncio.CancelledError:
+            pass  # the daemon ends; asyncio's streams would log it as an error
+        finally:
+            self._clients.discard(task)
+            peer.close()
+            self._left(peer)
+
+    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether this is a client: the right user, who speaks the right version."""
+        uid = self._uid(writer.get_extra_info("socket"))
+        refusal: BubbotError | None = None
+        if uid not in (None, os.getuid()):
+            refusal = ConfigError(
+                f"the running bot belongs to uid {os.getuid()}, and this is uid {uid}: run the command as the user of the bot"
+            )
+        elif len(self._clients) > CLIENTS:
+            refusal = ControlError(f"{CLIENTS} clients are connected to the running bot already")
+        async with asyncio.timeout(HELLO):
+            if refusal is None:
+                hello = await read_message(reader)
+                if hello is None:
+                    return False
+                if hello.get("hello") != PROTOCOL:
+                    refusal = ConfigError(
+                        f"the running bot speaks version {PROTOCOL} of the control protocol and this command "
+                        f"{hello.get('hello')!r}: restart the bot after an update"
+                    )
+            told = {"error": encode_error(refusal)} if refusal else {"hello": PROTOCOL, "pid": os.getpid()}
+            writer.writelines(lines(told))
+            await writer.drain()
+        if refusal is not None:
+            log.warning("a control client was turned away: %s", refusal, extra={"action": "control.refused"})
+        return refusal is None
+
+    async def _answer(self, peer: Peer, do: str, body: JsonObject) -> JsonObject:
+        if self._stopping:
+            raise ControlError("the bot is ending; try again when it is gone or back")
+        handler = self._handlers.get(do)
+        if handler is None:
+            raise ControlError(f"the running bot does not know the request {do!r}: restart it after an update")
+        return await handler(peer, body)
+
+
+def _bound(path: Path) -> socket.socket:
+    """The socket, in place of one that a killed daemon left behind: the lock says that none lives."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError(f"{path} is no socket, and nothing of bubbot made it: remove it")
+        path.unlink()
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.bind(os.fspath(path))
+        path.chmod(0o600)
+    except OSError as error:
+        made.close()
+        raise ConfigError(f"the control socket {path} cannot be made ({error.strerror})") from error
+    return made
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()

@@ -1,0 +1,167 @@
+"""A line: one channel and everything that stands behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from bubbot.access import Access
+from bubbot.channel import Channel, Closes, Editing, Fetches, Inbound, Previews, Role, Typing
+from bubbot.gateway.admission import Admission
+from bubbot.gateway.inbound import QUEUE_LIMIT, GateRules, InboundGate
+from bubbot.gateway.live import LiveAnswers
+from bubbot.gateway.moves import Moves
+from bubbot.gateway.outbound import Deliverer, Patience, Spawn, parts_of
+from bubbot.inbox import Inbox
+from bubbot.outbox import Outbox
+from bubbot.runtime.app import AppRuntime
+from bubbot.runtime.intake import no_fetch
+from bubbot.runtime.link import ChannelLink
+from bubbot.runtime.recovery import Recovered
+from bubbot.runtime.waiting import WaitingRules
+from bubbot.tape.handle import Clock
+from bubbot.texts import Texts
+from bubbot.turn import Accepted, Changed, TurnResult
+from bubbot.views.outbox import Intent
+
+
+@dataclass(frozen=True, slots=True)
+class LineRules:
+    """What a deployment decides about a channel. `queued`: answers are delivered in the background, and tried again as
+    `patience` says; `room`: see `GateRules`; `one_lane`: see `Deliverer`; `per_chat`: turns of a chat at once."""
+
+    waiting: WaitingRules = WaitingRules()  # noqa: RUF009 - frozen
+    patience: Patience = Patience()  # noqa: RUF009 - frozen
+    admission: Admission | None = None
+    access: Access | None = None
+    room: int | None = QUEUE_LIMIT
+    per_chat: int = 2
+    live: bool = True
+    queued: bool = False
+    one_lane: bool = False
+
+
+@dataclass
+class Line:
+    """`held` are merged intents that nobody delivers yet; `previews` shows turns while they run, where that can be."""
+
+    channel: Channel
+    inbox: Inbox
+    outbox: Outbox
+    link: ChannelLink
+    deliverer: Deliverer
+    rules: LineRules
+    moves: Moves
+    previews: Previews | None = None
+    held: list[Intent] | None = None
+    gate: InboundGate = field(init=False)
+
+    def open_gate(self, runtime: AppRuntime, texts: Texts) -> None:
+        """Puts the gate, which speaks with these texts, between channel and runtime."""
+        rules = GateRules(self.rules.admission, self.rules.access, self.rules.room, self.moves, texts)
+        self.gate = InboundGate(
+            self.link, self.inbox, self.outbox, runtime, tell=self.deliverer.tell, deliver=self.deliver, rules=rules
+        )
+
+    async def deliver(self, intent: Intent) -> None:
+        """Sees to a merged intent in the way of this line."""
+        if self.held is not None:
+            self.held.append(intent)
+        elif self.rules.queued:
+            self.deliverer.queue(intent)
+        else:
+            await self.deliverer.deliver(intent)
+
+    def take_up(self, recovered: Recovered, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
+        """Queues what an earlier process left open on this channel, of one session or of all."""
+        left: list[Accepted | Changed] = [*recovered.open, *recovered.changes]
+        found = []
+        for one in sorted(left, key=lambda item: item.id):  # a message and what was changed, in the order they came
+            event = one.inbound if isinstance(one, Accepted) else one.event
+            if event.channel != self.channel.name or session not in (None, event.session):
+                continue
+            if isinstance(one, Accepted):
+                found.append(self.gate.resume(one))
+            else:
+                self.gate.resume_change(one)
+        return found
+
+    def cancel(self) -> None:
+        """Gives up what is delivered or shown in the background; what is owed stays open for the next start."""
+        self.deliverer.cancel()
+        if isinstance(self.previews, LiveAnswers):
+            self.previews.cancel()
+
+    async def aclose(self) -> None:
+        """Frees what the channel holds."""
+        if isinstance(self.channel, Closes):
+            await self.channel.aclose()
+
+
+async def make_line(
+    channel: Channel, inbox: Inbox, outbox: Outbox, rules: LineRules, *, now: Clock, spawn: Spawn, hold: bool = False
+) -> Line:
+    """A line without its gate, which needs the runtime; where chats have moved is read from the inbox."""
+    moves = Moves(await inbox.moves())
+    if rules.admission is not None:
+        rules.admission.where = moves.now
+    previews: Previews | None = channel if isinstance(channel, Previews) else None
+    live: LiveAnswers | None = None
+    if previews is None and isinstance(channel, (Typing, Editing)):
+        previews = live = LiveAnswers(channel, outbox, spawn=spawn, where=moves.now, live=rules.live)
+    deliverer = Deliverer(
+        channel,
+        outbox,
+        rules.patience,
+        now=now,
+        spawn=spawn,
+        where=moves.now,
+        settled=live.settled if live else None,
+        one_lane=rules.one_lane,
+    )
+    if live is not None:
+        live.behind = deliverer.owes
+    link = ChannelLink(
+        channel.name,
+        inbox.name,
+        outbox.name,
+        partial(parts_of, channel),
+        _role(rules.admission),
+        rules.waiting,
+        ChatLimits(rules.per_chat).of,
+        channel.fetch if isinstance(channel, Fetches) else no_fetch,
+    )
+    return Line(channel, inbox, outbox, link, deliverer, rules, moves, previews, [] if hold else None)
+
+
+def _role(admission: Admission | None) -> Callable[[Inbound], Role]:
+    return admission.role if admission else lambda _: Role.OWNER
+
+
+class ChatLimits:
+    """How many turns one chat may have at once, over all its threads."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._chats: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    def of(self, session: str) -> AbstractAsyncContextManager[None]:
+        """A place among the turns of the session's chat."""
+        return self._place(":".join(session.split(":", 2)[:2]))
+
+    @asynccontextmanager
+    async def _place(self, chat: str) -> AsyncIterator[None]:
+        limit, users = self._chats.get(chat, (asyncio.Semaphore(self._at_once), 0))
+        self._chats[chat] = (limit, users + 1)
+        try:
+            async with limit:
+                yield
+        finally:
+            users = self._chats[chat][1] - 1
+            if users:
+                self._chats[chat] = (limit, users)
+            else:
+                del self._chats[chat]

@@ -1,0 +1,237 @@
+"""The channel whose adapters run in other processes: `bubbot chat` and `bubbot ask` beside the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from bubbot.channel import (
+    ChannelEvent,
+    CommandInfo,
+    Deletion,
+    Edit,
+    Inbound,
+    Moved,
+    Outbound,
+    Part,
+    Preview,
+    Reaction,
+    Receipt,
+    Receive,
+    Stop,
+    TextShown,
+    ToolEnded,
+    ToolStarted,
+    Unparsed,
+    no_blob,
+)
+from bubbot.control.chat import RECEIPT_WAIT
+from bubbot.control.codec import JsonObject, decode, encode
+from bubbot.control.peer import Peer
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
+from bubbot.gateway.control import Handler
+from bubbot.gateway.outbound import whole_parts
+from bubbot.tape.service import TapeService
+from bubbot.turn import TurnResult
+from bubbot.views.turns import LastTurnView
+
+EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, Moved, Unparsed, Stop)
+ASKED = 1000
+"""Messages of which is known who asked; of older ones the newest client of the session counts as asker."""
+READY = 30.0
+"""Seconds that the channel may take to be run."""
+NOBODY = "nobody has this chat open; it waits for the next one"
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What the clients may ask of the bot, session by session.
+
+    `accept`: see `InboundGate.accept`. `notice`: what to tell first in a chat, and begins to load the model. `owed`
+    delivers the session's open intents and says how many of its messages wait for turns. `idle` returns when no
+    turn of the session runs or waits, and what they said has been handed to `send`; `delivered` when nothing for a
+    chat is being sent. `tape` is that of a session.
+    """
+
+    accept: Callable[[Inbound], Awaitable[asyncio.Future[TurnResult] | None]]
+    notice: Callable[[str], Awaitable[str]]
+    owed: Callable[[str], Awaitable[int]]
+    idle: Callable[[str], Awaitable[None]]
+    delivered: Callable[[str], Awaitable[None]]
+    commands: Callable[[], Sequence[CommandInfo]]
+    tape: Callable[[str], TapeService]
+
+
+@dataclass
+class _Asked:
+    """Who said something. `tape`: that of its session, where it is `bubbot ask`, whose part comes with the result."""
+
+    peer: Peer
+    session: str
+    tape: TapeService | None = None
+    result: asyncio.Future[TurnResult] | None = None
+    shown: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RemoteChannel:
+    """See `Channel` and `Previews`. An answer goes to the client that asked, whose receipt counts; other clients of
+    the session get a copy. Where nobody is attached, it waits for the next one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.blob: Callable[[str], Awaitable[bytes]] = no_blob
+        """Reads a stored file by its digest; the clients are sent the bytes with its part."""
+        self._receive: asyncio.Future[Receive] | None = None
+        self._attached: dict[str, list[Peer]] = {}
+        self._asked: dict[str, _Asked] = {}
+
+    async def run(self, receive: Receive) -> None:
+        """Takes what the clients send, until it is cancelled."""
+        self._receiver().set_result(receive)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._receive = None
+
+    def parts(self, outbound: Outbound) -> Sequence[Part]:
+        """One part for the text: a terminal takes any length; one for each file, which the client saves."""
+        return whole_parts(outbound)
+
+    async def send(self, part: Part) -> Receipt:
+        """Returns when the client that asked has shown the part."""
+        session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
+        asked = self._asked.get(part.reply_to)
+        if asked is not None and (asked.session != session or asked.peer.gone.is_set()):
+            asked = None
+        there = self._there(session)
+        first = asked.peer if asked else there[-1] if there else None
+        if first is None:
+            raise DeliveryFailed(NOBODY)
+        body: JsonObject = {"part": encode(part)}
+        if part.file and part.file.digest:
+            body["bytes"] = b64encode(await self.blob(part.file.digest)).decode()
+        for other in there:
+            if other is not first:
+                other.notify("copy", body)
+        if asked and asked.tape:
+            body["result"] = await _result(asked, part.text)
+        try:
+            told = await first.request("part", body, timeout=RECEIPT_WAIT)
+        except DeliveryFailed:
+            raise
+        except BubbotError as error:
+            first.close()  # what it shows from now on could be a repeat
+            raise DeliveryFailed(f"the chat did not take the answer ({error}); it waits for the next one") from error
+        if asked:
+            asked.shown.set()
+        return Receipt(str(told.get("external_id", "")))
+
+    def preview(self, session: str, event: Preview) -> None:
+        """See `Previews`. Pieces are dropped where a client is slow; begin and end of a turn are not."""
+        there = self._there(session)
+        if there:
+            spare = isinstance(event, TextShown | ToolStarted | ToolEnded)
+            body = {"event": encode(event)}
+            for peer in there:
+                peer.notify("preview", body, spare=spare)
+
+    def handlers(self, doors: Doors) -> Mapping[str, Handler]:
+        """What the control server answers for this channel."""
+
+        async def opened(peer: Peer, body: JsonObject) -> JsonObject:
+            session = self._session(body)
+            self._attached.setdefault(session, []).append(peer)
+            commands = [encode(one) for one in doors.commands()]
+            return {"notice": await doors.notice(session), "commands": commands}
+
+        async def owed(_peer: Peer, body: JsonObject) -> JsonObject:
+            return {"waiting": await doors.owed(self._session(body))}
+
+        async def idle(_peer: Peer, body: JsonObject) -> JsonObject:
+            await doors.idle(self._session(body))
+            return {}
+
+        async def event(peer: Peer, body: JsonObject) -> JsonObject:
+            found = decode(body.get("event"), *EVENTS)
+            if found.channel != self.name:
+                raise ControlError(f"the event is of the channel {found.channel!r}, not of {self.name!r}")
+            if isinstance(found, Inbound):
+                self._remember(found.external_id, _Asked(peer, found.session))
+            async with asyncio.timeout(READY):
+                receive = await asyncio.shield(self._receiver())
+            await receive(found)
+            return {}
+
+        async def ask(peer: Peer, body: JsonObject) -> JsonObject:
+            return await self._ask(peer, decode(body.get("inbound"), Inbound), doors)
+
+        return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
+
+    def left(self, peer: Peer) -> None:
+        """Forgets a client that has gone."""
+        for session, there in list(self._attached.items()):
+            if peer in there:
+                there.remove(peer)
+            if not there:
+                del self._attached[session]
+        for external_id in [key for key, asked in self._asked.items() if asked.peer is peer]:
+            del self._asked[external_id]
+
+    async def _ask(self, peer: Peer, inbound: Inbound, doors: Doors) -> JsonObject:
+        if inbound.channel != self.name:
+            raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
+        asked = _Asked(peer, inbound.session, doors.tape(inbound.session))
+        self._remember(inbound.external_id, asked)
+        asked.result = await doors.accept(inbound)
+        if asked.result is None:
+            raise ConfigError(f"the message {inbound.external_id} was accepted before")
+        result = await asyncio.shield(asked.result)
+        with suppress(TimeoutError):  # the client leaves with the result; what comes with the answer comes before
+            async with asyncio.timeout(RECEIPT_WAIT):
+                if result.text:
+                    await asked.shown.wait()
+                await doors.delivered(inbound.chat)
+        return _told(result)
+
+    def _session(self, body: JsonObject) -> str:
+        session = body.get("session")
+        if not isinstance(session, str) or not session.startswith(f"{self.name}:"):
+            raise ControlError(f"{session!r} is no session of the channel {self.name!r}")
+        return session
+
+    def _remember(self, external_id: str, asked: _Asked) -> None:
+        self._asked[external_id] = asked
+        while len(self._asked) > ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    def _there(self, session: str) -> list[Peer]:
+        """The clients of a session, the newest last."""
+        return [peer for peer in self._attached.get(session, ()) if not peer.gone.is_set()]
+
+    def _receiver(self) -> asyncio.Future[Receive]:
+        if self._receive is None:
+            self._receive = asyncio.get_running_loop().create_future()
+        return self._receive
+
+
+async def _result(asked: _Asked, text: str) -> JsonObject:
+    """How the turn ended whose text this is. It is merged before its text is sent, so its tape knows."""
+    if asked.result is not None and asked.result.done():
+        return _told(asked.result.result())
+    last = await asked.tape.read(LastTurnView()) if asked.tape else None
+    if last is None:  # somebody put the tape aside meanwhile
+        return {"turn": "", "status": "answered", "text": text, "entries": []}
+    return {"turn": last.turn, "status": last.status, "text": text, "entries": list(last.entries)}
+
+
+def _told(result: TurnResult) -> JsonObject:
+    ids = [entry.id for entry in result.merged]
+    return {
+        "turn": result.turn,
+        "status": result.status,
+        "text": result.text,
+        "entries": [ids[0], ids[-1]] if ids else [],
+    }

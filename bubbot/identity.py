@@ -1,0 +1,43 @@
+"""What counts as an id of a person or a chat: the platform's number, in one spelling."""
+
+from __future__ import annotations
+
+import re
+
+from bubbot.errors import ConfigError
+
+_ID = re.compile(r"0|-?[1-9][0-9]{0,19}")  # [0-9] and not \d: that takes the digits of every script
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id: digits 0 to 9, at most 20, no zero in front; chats may have a minus.
+
+    One number has one spelling, so that ids can be compared as text.
+    """
+    return _ID.fullmatch(text) is not None
+
+
+def numeric_id(value: object) -> str:
+    """The id that a whole number or a text of digits stands for, as text. Raises `ConfigError` with the reason."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**20:
+        return str(value)
+    text = value.strip() if isinstance(value, str) else ""
+    if is_id(text):
+        return text
+    raise ConfigError(f"{_cut(value)} {_reason(text)}")
+
+
+def _cut(value: object) -> str:
+    text = str(value) if isinstance(value, int) and abs(value) >= 10**20 else repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def _reason(text: str) -> str:
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        return "is no id of a platform: those have at most 20 digits and no 0 in front"
+    if digits.isnumeric():
+        return "is written in digits of another script: write it with 0 to 9"
+    if text:
+        return "is no numeric id (a username proves nothing, anybody can take it): write the number of the account"
+    return "is no numeric id: write the number of the account"

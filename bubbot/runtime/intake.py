@@ -1,0 +1,281 @@
+"""Taking in what comes with a message: fetched through its channel, kept as a blob, put into words where it is text.
+
+A failure never loses the message: it becomes a fact, and a sentence for the model and for people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+from bubbot.channel import Attachment, Inbound
+from bubbot.errors import FetchFailed, ModelError
+from bubbot.model import Transcribes
+from bubbot.runtime.calls import clean
+from bubbot.tape import entry as make
+from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.handle import TapeHandle
+from bubbot.texts import Texts
+from bubbot.turn import Accepted
+from bubbot.views.attachments import FILE, IMAGE, bytes_text
+
+log = logging.getLogger(__name__)
+
+FAILED = "attachment/failed"
+TRANSCRIBED = "attachment/transcribed"
+NAME_LIMIT = 80
+"""Characters of a file name."""
+NOTE_LIMIT = 500
+REASON_LIMIT = 300
+SPOKEN = ("voice", "audio")
+TEXT_TYPES = frozenset(
+    {
+        "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml",
+        "application/javascript", "application/x-sh", "application/sql", "application/csv", "application/x-ndjson",
+        "application/x-python", "application/x-tex", "application/rtf", "application/x-httpd-php", "image/svg+xml",
+    }
+)  # fmt: skip
+TEXT_SUFFIX = re.compile(
+    r"\.(txt|md|rst|org|tex|log|csv|tsv|jsonl?|ndjson|xml|html?|s?css|svg|ya?ml|toml|ini|cfg|conf|env|properties|pyi?"
+    r"|ipynb|m?js|[jt]sx?|vue|java|kts?|scala|groovy|[ch]|cc|[ch]pp|cs|mm?|go|rs|rb|php|p[lm]|lua|r|jl|swift|dart|hs|ml"
+    r"|fs|exs?|erl|clj|lisp|el|scm|(ba|z|fi)?sh|ps1|bat|cmd|sql|graphql|proto|tf|gradle|cmake|mk|diff|patch|srt|vtt|ics"
+    r"|vcf|po|asm|s|vh?d?|sol|nix|zig|nim|f90|pas)",
+    re.IGNORECASE,
+)
+
+Fetch: TypeAlias = Callable[[Attachment, int], Awaitable[bytes]]
+"""`Fetches.fetch` of a channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeSettings:
+    """`max_bytes` of one file; `max_inline` characters of a text that are put into the context; `timeout` seconds for
+    one try at a file; `waits` seconds before each further try; `at_once` files fetched at the same time."""
+
+    max_bytes: int = 20_000_000
+    max_inline: int = 20_000
+    timeout: float = 60.0
+    waits: Sequence[float] = (1.0, 4.0)
+    at_once: int = 4
+    transcription_timeout: float = 120.0
+
+
+@dataclass
+class Taken:
+    """What became of the attachments of one message: content parts, facts for the tape, sentences for people."""
+
+    parts: list[JsonObject] = field(default_factory=list)
+    facts: list[TapeEntry] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+async def no_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001 - the port's signature
+    """For channels that cannot fetch."""
+    raise FetchFailed("this channel cannot fetch files")
+
+
+class Intake:
+    """Takes in attachments, a few at once over all sessions. `transcriber` writes down what recordings say, under
+    the name of its model; `sleep` is for tests."""
+
+    def __init__(
+        self,
+        settings: IntakeSettings | None = None,
+        transcriber: tuple[str, Transcribes] | None = None,
+        *,
+        texts: Texts = Texts(),  # noqa: B008 - frozen
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings or IntakeSettings()
+        self._texts = texts
+        self._transcriber = transcriber
+        self._sleep = sleep
+        self._places = asyncio.Semaphore(self._settings.at_once)
+
+    async def take(self, tape: TapeHandle, inbox: str, batch: Sequence[Accepted], fetch: Fetch) -> dict[int, Taken]:
+        """The attachments of messages and of what they quote, in order, by the id of the message. Raises what the
+        store raises."""
+        tasks: dict[int, list[asyncio.Task[Taken]]] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                for accepted in batch:
+                    origin = [inbox, accepted.id]
+                    tasks[accepted.id] = [
+                        group.create_task(self._one(tape, origin, attachment, fetch, quoted=quoted))
+                        for attachment, quoted in attachments_of(accepted.inbound)
+                    ]
+        except BaseExceptionGroup as many:
+            raise many.exceptions[0] from None  # the store's, which every one of them meets
+        return {accepted: _together([task.result() for task in done]) for accepted, done in tasks.items()}
+
+    async def _one(
+        self, tape: TapeHandle, inbound: list[Any], attachment: Attachment, fetch: Fetch, *, quoted: bool
+    ) -> Taken:
+        if not attachment.reference:
+            return Taken([unfetched(attachment)])
+        async with self._places:
+            try:
+                data = await self._fetched(attachment, fetch)
+            except FetchFailed as error:
+                return self._failed(attachment, inbound, str(error))
+            digest = await tape.put_blob(data)
+            part: dict[str, Any] = {**_about(attachment, data), "digest": digest}
+            if quoted:
+                part["quoted"] = True
+            if part["type"] == IMAGE:
+                return Taken([part])
+            if attachment.kind in SPOKEN and self._transcriber is not None:
+                return await self._written_down(part, inbound, attachment, data)
+        text = _text_of(part, data)
+        return Taken([part | self._inlined(text) if text is not None else part])
+
+    def _failed(
+        self, attachment: Attachment, inbound: list[Any], reason: str, *, what: str = "could not be fetched"
+    ) -> Taken:
+        name = file_name(attachment.name) or attachment.kind
+        reason = _line(reason, REASON_LIMIT).rstrip(".")
+        log.info("an attachment %s: %s", what, reason, extra={"action": "attachment.failed"})
+        fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
+        part = {"type": "text", "text": f"[attachment {name} {what}: {reason}]"}
+        return Taken(
+            [part], [make.event(FAILED, fact)], [self._texts.say("attachment_failed", name=name, reason=reason)]
+        )
+
+    async def _fetched(self, attachment: Attachment, fetch: Fetch) -> bytes:
+        """The bytes. Raises `FetchFailed` when every try failed, and for what is too large."""
+        limit = self._settings.max_bytes
+        if attachment.size is not None and attachment.size > limit:
+            raise FetchFailed(_too_large(attachment.size, limit))
+        for wait in (*self._settings.waits, None):
+            try:
+                data = await self._tried(attachment, fetch, limit)
+            except FetchFailed as error:
+                if error.permanent or wait is None:
+                    raise
+                await self._sleep(wait)
+                continue
+            if len(data) > limit:  # the adapter did not keep to its port
+                raise FetchFailed(_too_large(len(data), limit))
+            return data
+        raise AssertionError("the last try returns or raises")
+
+    async def _tried(self, attachment: Attachment, fetch: Fetch, limit: int) -> bytes:
+        timeout = asyncio.timeout(self._settings.timeout)
+        try:
+            async with timeout:
+                return await fetch(attachment, limit)
+        except FetchFailed:
+            raise
+        except TimeoutError:
+            seconds = f"within {self._settings.timeout:g} seconds" if timeout.expired() else "in time"
+            raise FetchFailed(f"it did not arrive {seconds}", permanent=False) from None
+        except Exception as error:  # the adapter is someone else's code; its defect must not lose the message
+            log.exception("a channel failed to fetch in an unforeseen way", extra={"action": "fetch.defect"})
+            raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
+
+    async def _written_down(
+        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes
+    ) -> Taken:
+        assert self._transcriber is not None
+        model, transcriber = self._transcriber
+        name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
+        try:
+            async with asyncio.timeout(self._settings.transcription_timeout):
+                said = clean(await transcriber.transcribe(data, name, part["media_type"]))
+        except (ModelError, TimeoutError) as error:
+            reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
+            failed = self._failed(attachment, inbound, reason, what="could not be written down")
+            return Taken([part, *failed.parts], failed.facts, failed.notices)
+        fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(said)}
+        return Taken([part | self._inlined(said) | {"by": model}], [make.event(TRANSCRIBED, fact)])
+
+    def _inlined(self, text: str) -> dict[str, Any]:
+        shown = text[: self._settings.max_inline]
+        return {"text": shown} | ({"characters": len(text)} if len(shown) < len(text) else {})
+
+
+def _together(results: Sequence[Taken]) -> Taken:
+    return Taken(
+        [part for one in results for part in one.parts],
+        [fact for one in results for fact in one.facts],
+        [notice for one in results for notice in one.notices],
+    )
+
+
+def attachments_of(inbound: Inbound) -> list[tuple[Attachment, bool]]:
+    """The attachments of a message, then those of what it quotes, which are marked."""
+    quoted = inbound.quote.attachments if inbound.quote else ()
+    return [*((one, False) for one in inbound.attachments), *((one, True) for one in quoted)]
+
+
+def unfetched(attachment: Attachment) -> JsonObject:
+    """The content part for what is not fetched."""
+    words = [attachment.kind, file_name(attachment.name), bytes_text(attachment.size) if attachment.size else ""]
+    note = _line(attachment.note, NOTE_LIMIT)
+    label = " ".join(word for word in words if word) if attachment.reference or not note else ""
+    text = ", ".join(word for word in (label, note, "not fetched" if attachment.reference else "") if word)
+    return {"type": "text", "text": f"[{text}]"}
+
+
+def _too_large(size: int, limit: int) -> str:
+    return f"it has {bytes_text(size)}; at most {bytes_text(limit)} are taken"
+
+
+def _about(attachment: Attachment, data: bytes) -> dict[str, Any]:
+    """What a content part says of the bytes, but for their digest."""
+    image = image_type(data)
+    found: dict[str, Any] = {
+        "type": IMAGE if image else FILE,
+        "media_type": image or _line(attachment.media_type, NAME_LIMIT).partition(";")[0].lower(),
+        "name": file_name(attachment.name),
+        "size": len(data),
+    }
+    if note := _line(attachment.note, NOTE_LIMIT):
+        found["note"] = note
+    return found if image else {**found, "kind": attachment.kind}
+
+
+def image_type(data: bytes) -> str:
+    """The media type of an image that models take, by its first bytes; empty for everything else."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
+
+
+def _text_of(part: JsonObject, data: bytes) -> str | None:
+    """The text of a text file: one that says so by its type or name, or says nothing, and decodes as UTF-8."""
+    media, suffix = str(part["media_type"]), PurePath(str(part["name"])).suffix
+    says_so = media.startswith("text/") or media in TEXT_TYPES or TEXT_SUFFIX.fullmatch(suffix)
+    if not says_so and media not in ("", "application/octet-stream"):
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def file_name(name: str) -> str:
+    """A file name on one line, without folders and brackets: it is shown within brackets."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    name = _line("".join("_" if char in "[]" else char for char in last), 10_000)
+    stem, dot, suffix = name.rpartition(".")
+    return name if len(name) <= NAME_LIMIT else f"{(stem or suffix)[: NAME_LIMIT - 12]}…{dot}{suffix[:10]}"
+
+
+def _line(text: str, limit: int) -> str:
+    """A text on one line, without control characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in clean(text)).split())[:limit]
+
+
+_SOUND = {"audio/mpeg": ".mp3", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a", "audio/wav": ".wav", "audio/x-wav": ".wav",
+          "audio/flac": ".flac", "audio/webm": ".webm", "audio/ogg": ".ogg"}  # fmt: skip

@@ -1,0 +1,52 @@
+"""What a session is given: how its channel works, and what all sessions share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import tzinfo
+
+from bubbot.channel import Inbound, Outbound, Part, Role
+from bubbot.runtime.intake import Fetch, Intake, no_fetch
+from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.preview import Show, show_nothing
+from bubbot.runtime.waiting import WaitingRules
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import NewId
+from bubbot.texts import Texts
+from bubbot.views.outbox import Intent
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLink:
+    """What a session knows of its channel: the tapes beside it, how it cuts a message, who may do what, and how it
+    wants waiting messages treated. `chat_limit` gives a chat's own limit of turns at once; `fetch` fetches what came
+    with a message."""
+
+    name: str
+    inbox: str
+    outbox: str
+    parts: Callable[[Outbound], Sequence[Part]]
+    role: Callable[[Inbound], Role]
+    rules: WaitingRules = WaitingRules()  # noqa: RUF009 - frozen
+    chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
+    fetch: Fetch = no_fetch
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeps:
+    """What every session shares. `deliver` is told of each merged intent, `show` of what a turn shows meanwhile;
+    `texts` are the bot's own sentences."""
+
+    loop: AgentLoop
+    now: Clock
+    new_id: NewId
+    zone: tzinfo
+    retention_days: int
+    limit: asyncio.Semaphore
+    deliver: Callable[[str, Intent], Awaitable[None]]
+    show: Show = show_nothing
+    texts: Texts = Texts()  # noqa: RUF009 - frozen
+    intake: Intake = field(default_factory=Intake)

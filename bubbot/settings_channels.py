@@ -1,0 +1,114 @@
+"""What every channel can be told: the keys of `[channels.<name>]` that are not its adapter's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from bubbot.errors import ConfigError
+from bubbot.identity import numeric_id
+from bubbot.settings_model import Section
+from bubbot.settings_sources import quoted, shown
+from bubbot.settings_values import DAY, Ids, Name, Number, Whole, wanted
+
+UNHURRIED = frozenset({"stdin", "terminal"})
+"""Kinds of channel on which a line is whole: nothing is waited for unless `debounce` says so."""
+
+
+def _items(value: object) -> object:
+    """A list out of what may have come from the environment: JSON, or words with commas between them."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            try:
+                return json.loads(text)
+            except (ValueError, RecursionError):
+                raise ValueError("a list such as 1,2 or [1, 2]") from None
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _ids(value: object) -> object:
+    items = _items(value)
+    if not isinstance(items, list):
+        return items
+    try:
+        return list(dict.fromkeys(numeric_id(item) for item in items))
+    except ConfigError as error:
+        raise ValueError(f"numeric ids: {error}") from None
+
+
+def _names(names: list[str]) -> list[str]:
+    stripped = [name.strip() for name in names]
+    if any(not name or len(name) > 64 or not name.isprintable() for name in stripped):
+        raise ValueError("names of one line, 1 to 64 characters each")
+    return stripped
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+IdList = Annotated[Ids, BeforeValidator(_ids)]
+NameList = Annotated[list[str], AfterValidator(_names), BeforeValidator(_items)]
+Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_lower)]
+
+
+class ChannelSettings(Section):
+    """The keys common to all channels. Lists of ids hold text, each id once."""
+
+    kind: Name = Field(description="The adapter; where it is not set, the name.")
+    owners: IdList = Field(default=[], description="People who may do everything, by numeric id.")
+    admins: IdList = Field(default=[], description="People who may also let others in, by numeric id.")
+    members: IdList = Field(default=[], description="People who may speak with the bot, by numeric id.")
+    groups: IdList = Field(default=[], description="Chats whose people may all speak, as members, by numeric id.")
+    always: IdList = Field(default=[], description="Chats in which every message is for the bot.")
+    listen: IdList = Field(
+        default=[], description="Chats of which messages that are not for the bot are recorded, without a turn."
+    )
+    called: NameList = Field(default=[], description="Names by which the bot is addressed in a group.")
+    pairing: bool = Field(
+        default=True, description="Whether strangers in a direct chat get a code to show to the owner."
+    )
+    bots: IdList = Field(default=[], description="Other bots that may speak, by numeric id.")
+    debounce: Number = Field(
+        default=1.0, ge=0, le=60, description="Seconds to wait for more of a message; where not set, 0 for `stdin`."
+    )
+    busy: Busy = Field(
+        default="queue", description="What becomes of a message during a turn: it waits, joins the turn, or is left."
+    )
+    stale_after: Number = Field(
+        default=DAY,
+        ge=0,
+        le=366 * DAY,
+        description="Seconds after which a missed message gets one notice, and no turn.",
+    )
+    per_chat: Whole = Field(default=2, ge=1, le=100, description="Turns of one chat at once, over its threads.")
+    live: bool = Field(default=True, description="Whether answers are shown while they are written.")
+
+
+def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:
+    """The common settings of `[channels.NAME]`, and its other keys, untouched, for the adapter.
+
+    Raises `ConfigError` with a sentence a line for each problem.
+    """
+    common = {key: value for key, value in table.items() if key in ChannelSettings.model_fields}
+    common = {"kind": name, **common}
+    if common["kind"] in UNHURRIED:
+        common = {"debounce": 0.0, **common}
+    try:
+        settings = ChannelSettings(**common)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_sentence(name, item, common) for item in error.errors())) from None
+    return settings, {key: value for key, value in table.items() if key not in common}
+
+
+def _sentence(name: str, item: ErrorDetails, table: Mapping[str, Any]) -> str:
+    key = str(item["loc"][0])
+    where, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
+    reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
+    return f"{where} is {quoted(table[key])}, but must be {reason or wanted(field)}."

@@ -1,0 +1,61 @@
+"""Sending files with the answer."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from bubbot.channel import File
+from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
+from bubbot.runtime.calls import clean
+from bubbot.runtime.intake import file_name, image_type
+from bubbot.tool import Tool, ToolArgs, tool
+from bubbot.turn import Turn
+from bubbot.views.attachments import bytes_text
+
+FILES = 10
+"""Files one answer may have."""
+
+
+class SendArgs(ToolArgs):
+    """What `file.send` takes."""
+
+    name: str = Field(description="the file's name, with a suffix that says what it is")
+    text: str = Field(default="", description="what the file is to hold; or name a handle instead")
+    handle: str = Field(default="", description="the handle of a kept attachment or cut result, to send it as it is")
+
+
+def file_tools(max_bytes: int) -> Sequence[Tool]:
+    """The tools of this file; `max_bytes` of one file that is sent."""
+
+    @tool("file.send")
+    async def file_send(turn: Turn, args: SendArgs) -> str:
+        """Send a file with the answer: one made of text, or a kept attachment or result by its handle."""
+        name = file_name(args.name).lstrip(".")
+        if not name:
+            raise ToolRetry("name is empty; give the file a name such as notes.md")
+        if bool(args.text) == bool(args.handle):
+            raise ToolRetry("give text or handle, one of the two")
+        if len(turn.files) >= FILES:
+            raise ToolFailed(f"this answer has {FILES} files already, and may not have more")
+        data = clean(args.text).encode() if args.text else await _kept(turn, args.handle)
+        if len(data) > max_bytes:
+            raise ToolFailed(f"{name} has {bytes_text(len(data))}; at most {bytes_text(max_bytes)} can be sent")
+        digest = await turn.tape.put_blob(data)
+        turn.files.append(File(name, image_type(data) or _type(name, is_text=bool(args.text)), digest=digest))
+        return f"{name} ({bytes_text(len(data))}) goes out with the answer."
+
+    return [file_send]
+
+
+async def _kept(turn: Turn, handle: str) -> bytes:
+    try:
+        return await turn.tape.get_blob(handle)
+    except EntryNotFound:
+        raise ToolRetry(f"nothing is kept under {handle}; copy the handle from the attachment or cut result") from None
+
+
+def _type(name: str, *, is_text: bool) -> str:
+    return mimetypes.guess_type(name)[0] or ("text/plain" if is_text else "application/octet-stream")

@@ -1,0 +1,43 @@
+"""The newest turn of a tape, as its entries tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bubbot.tape.anchor import SESSION_START
+from bubbot.tape.entry import Kind
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.view import Found
+
+
+@dataclass(frozen=True, slots=True)
+class LastTurn:
+    """A turn that is on the tape: its id, how it ended, and the first and the last id that it wrote."""
+
+    turn: str
+    status: str
+    entries: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LastTurnView:
+    """The newest turn that has ended; None on a tape that has none. Three entries, each found through an index."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Its end, its start, and the anchor that the first turn of a tape writes before its start."""
+        return (
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=("turn/end",), newest=True, limit=1),
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=1),
+            TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(SESSION_START,), newest=True, limit=1),
+        )
+
+    def fold(self, found: Found) -> LastTurn | None:
+        """The turn; None where the entries are not of one."""
+        end, start, opening = (part[0] if part else None for part in found)
+        if end is None or start is None or end.erased or end.meta.get("turn") != start.meta.get("turn"):
+            return None
+        turn = end.meta.get("turn")
+        first = opening.id if opening and opening.meta.get("turn") == turn else start.id
+        return LastTurn(str(turn), str(end.payload["data"]["status"]), (min(first, start.id), end.id))

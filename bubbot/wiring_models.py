@@ -1,0 +1,82 @@
+"""Which model a name stands for: a plugin's own, or any `provider/model` through litellm, loaded when it is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bubbot import plugins
+from bubbot.home import Home
+from bubbot.model import Model, ModelOptions
+from bubbot.models import litellm_names, litellm_sizes, local
+from bubbot.models.lazy import LazyModel
+from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.runtime.intake import Intake, IntakeSettings
+from bubbot.settings import Settings
+from bubbot.texts import Texts
+
+LITELLM = "litellm"
+"""The model plugin for every `provider/model` that is no plugin itself."""
+
+
+def model_names() -> list[str]:
+    """The models there are; of a provider, the form of their names."""
+    known = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
+    return list((known | {LITELLM: "provider/model"}).values())
+
+
+def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
+    """The model of this name, else the configured one; where none is, the demonstration model if it is installed.
+
+    Raises `ConfigError`.
+    """
+    name = name or settings.model.name
+    if not name:
+        if not local.available():
+            return UnconfiguredModel(Texts(settings.bot.language))
+        name = "local"
+    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
+    values = _model_values(settings)
+    options = ModelOptions(name, home.path, values)
+    if provider in known and provider != LITELLM:
+        model: Model = plugins.load("bubbot.models", provider)(options)
+        return model
+    litellm_names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
+    litellm_names.check_fallbacks(settings.model.fallback)
+    traits = litellm_sizes.traits(
+        name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
+    )
+    return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
+
+
+def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
+    """The model that writes down voice messages; None where none is configured.
+
+    Raises `ConfigError`. Address and key of `[model]` are for models of the same provider.
+    """
+    name = settings.attachments.transcription
+    if not name:
+        return None
+    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
+    values = _model_values(settings)
+    if provider != settings.model.name.partition("/")[0]:
+        values = {key: value for key, value in values.items() if key not in ("api_base", "api_key")}
+    plugin = provider if provider in known and provider != LITELLM else LITELLM
+    if plugin == LITELLM:
+        litellm_names.check(name, "[attachments] transcription")
+    options = ModelOptions(name, home.path, values)
+    return LazyModel(name, litellm_sizes.traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
+
+
+def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts) -> Intake:
+    """What takes in attachments, within the limits of the settings."""
+    limits = IntakeSettings(settings.attachments.max_bytes, settings.attachments.max_inline)
+    return Intake(limits, (transcriber.name, transcriber) if transcriber else None, texts=texts)
+
+
+def _model_values(settings: Settings) -> dict[str, Any]:
+    """What a model is given of `[model]`: all but its name."""
+    values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"}, exclude_none=True)
+    for secret in values.keys() & {"api_key"}:
+        values[secret] = values[secret].get_secret_value()
+    return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}

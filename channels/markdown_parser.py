@@ -1,0 +1,161 @@
+"""Markdown as blocks: CommonMark with tables, strikethrough, bare addresses and spoilers, in which nothing is lost.
+
+Where markdown-it drops text (cells beyond a table's last column, definitions nobody refers to, what is nested too
+deeply) the rules here keep it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, table
+from markdown_it.rules_block.table import escapedSplit
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+DEEPEST = 40
+"""Levels of nesting that are read; what lies deeper is shown as it is written. A list item has two."""
+LONGEST = 10_000
+"""Characters of a paragraph that is looked into; a longer one is shown as it is, for some take seconds."""
+_SCHEME = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
+_ADDRESS = re.compile(r"://[^\s<>\"`|\x00-\x20\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f]+")
+_SENTENCE_END = ".,;:!?'*_~"
+_LANGUAGE = re.compile(r"[\w+#.\-]{1,32}")
+
+
+def tokens(source: str, *, inline: bool = True) -> list[Token]:
+    """The tokens of a cleaned source. Without `inline` only the blocks are read."""
+    environment: dict[str, dict[str, dict[str, str]]] = {}
+    found = _parser(inline=inline).parse(source, environment)
+    defined = {reference["href"] for reference in environment.get("references", {}).values()}
+    if defined and inline and (environment.get("duplicate_refs") or not defined <= set(_addresses(found))):
+        return _parser(inline=inline, references=False).parse(source)
+    return found
+
+
+def language_of(info: str) -> tuple[str, str]:
+    """What stands after a fence, as the language and the rest that is not one."""
+    first, _, rest = info.strip().partition(" ")
+    return (first, rest.strip()) if _LANGUAGE.fullmatch(first) else ("", info.strip())
+
+
+def _addresses(found: list[Token]) -> Iterator[str]:
+    for token in found:
+        yield str(token.attrs.get("href") or token.attrs.get("src") or "")
+        yield from _addresses(token.children or [])
+
+
+def _parser(*, inline: bool, references: bool = True) -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * DEEPEST}).enable(["table", "strikethrough"])
+    parser.block.ruler.before("table", "deep", _deep)
+    parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
+    parser.inline.ruler.before("escape", "address", _address)
+    parser.inline.ruler.before("escape", "spoiler", _spoiler)
+    parser.inline.add_terminator_char("|")
+    parser.core.ruler.at("inline", _inline)
+    if not references:
+        parser.disable("reference")
+    if not inline:
+        # Definitions are text here: the source is cut, not shown.
+        parser.disable(["reference", "inline"])
+    return parser
+
+
+def _inline(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.type == "inline" and len(token.content) <= LONGEST:
+            state.md.inline.parse(
+                token.content, state.md, state.env, token.children if token.children is not None else []
+            )
+        elif token.type == "inline":
+            token.children = [Token("text", "", 0, content=token.content)]
+
+
+def _deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 (the signature of a rule)
+    if state.level < DEEPEST:
+        return False
+    if not silent:
+        token = state.push("paragraph_open", "p", 1)
+        token.map = [start, end]
+        token = state.push("inline", "", 0)
+        token.map = [start, end]
+        token.content = state.getLines(start, end, state.blkIndent, keepLastLF=False).strip()
+        token.children = []
+        state.push("paragraph_close", "p", -1)
+        state.line = end
+    return True
+
+
+def _whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
+    """A table, with the cells of a row that has more than the head joined to its last one.
+
+    `meta["source"]` of its first token has the lines without what they are nested in.
+    """
+    before = len(state.tokens)
+    if not table(state, start, end, silent):
+        return False
+    made = state.tokens[before:] if not silent else []
+    columns = sum(token.type == "th_open" for token in made)
+    last: Token | None = None
+    for token in made:
+        if token.type == "table_open":
+            token.meta = {"source": state.getLines(start, state.line, state.blkIndent, keepLastLF=True)}
+        elif token.type == "inline":
+            last = token
+        elif token.type == "tr_close" and last is not None and last.map is not None:
+            row = state.getLines(last.map[0], last.map[0] + 1, 0, keepLastLF=False).strip(" \t\r\n")
+            surplus = [cell.strip() for cell in _cells(row)[columns:]]
+            last.content = " | ".join([last.content, *filter(None, surplus)])
+    return True
+
+
+def _cells(row: str) -> list[str]:
+    cells = escapedSplit(row)
+    start = 1 if cells[0] == "" else 0
+    return cells[start : -1 if len(cells) > start and cells[-1] == "" else None]
+
+
+def _address(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
+    """An address that stands in the text as it is. What a sentence ends with is not part of it."""
+    if state.src[state.pos] != ":" or state.linkLevel > 0:
+        return False
+    scheme, found = _SCHEME.search(state.pending[-16:]), _ADDRESS.match(state.src, state.pos, state.posMax)
+    if scheme is None or found is None:
+        return False
+    rest = found[0].rstrip(_SENTENCE_END)
+    while rest.endswith((")", "]")) and rest.count("(") + rest.count("[") < rest.count(")") + rest.count("]"):
+        rest = rest[:-1].rstrip(_SENTENCE_END)
+    if len(rest) <= len("://"):
+        return False
+    if not silent:
+        address = scheme[1] + rest
+        state.pending = state.pending[: -len(scheme[1])]
+        state.push("link_open", "a", 1).attrs = {"href": address}
+        state.push("text", "", 0).content = address
+        state.push("link_close", "a", -1)
+    state.pos += len(rest)
+    return True
+
+
+def _spoiler(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
+    """`||hidden||` that stands as a word of its own; `a || b` and `a||b` are no spoilers."""
+    start = state.pos + 2
+    if not state.src.startswith("||", state.pos) or (state.pos and state.src[state.pos - 1].isalnum()):
+        return False
+    end = state.src.find("||", start, state.posMax)
+    if end <= start or state.src[start].isspace() or state.src[end - 1].isspace():
+        return False
+    if state.src[end + 2 : end + 3].isalnum() or "|" in state.src[start:end]:
+        return False
+    if not silent:
+        whole = state.posMax
+        state.push("spoiler_open", "", 1)
+        state.pos, state.posMax = start, end
+        state.md.inline.tokenize(state)
+        state.posMax = whole
+        state.push("spoiler_close", "", -1)
+    state.pos = end + 2
+    return True

@@ -1,0 +1,211 @@
+"""Telegram as a channel, on python-telegram-bot: long polling, or a webhook.
+
+The other files `telegram_*.py` do the parts: settings, the API, polling, updates to events, sending, files, the menu.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from bubbot.channel import Attachment, ChannelOptions, CommandInfo, Outbound, Part, Receipt, Receive
+from channels import telegram_text
+from channels.telegram_api import UPDATES, Api, Timing
+from channels.telegram_errors import Refusal, Unreachable, refused_webhook
+from channels.telegram_files import fetch
+from channels.telegram_inbound import read_update, unparsed
+from channels.telegram_menu import FIRST, set_menu
+from channels.telegram_poll import Persistent, poll
+from channels.telegram_send import Sending
+from channels.telegram_settings import TelegramSettings, check_keys, read_settings
+from channels.telegram_text_in import Me
+
+log = logging.getLogger(__name__)
+BODY_LIMIT = 1_000_000
+"""Bytes of one call of the webhook."""
+_GIVEN = frozenset({"kind", "commands"})
+"""What the gateway adds to our keys."""
+
+
+class TelegramChannel:
+    """See `Channel`, `Closes`, `Typing`, `Editing` and `Fetches`. Settings: `KEYS` of `telegram_settings`, and
+    `commands`, a function that gives the commands for the menu."""
+
+    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
+        self.name = options.name
+        self._commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
+        self._settings = settings
+        self._timing = timing
+        self._api = Api(settings, timing)
+        self._sending = Sending(self._api, settings, options.blob)
+
+    async def run(self, receive: Receive) -> None:
+        """Polls until cancelled."""
+        persistent = Persistent(self._api, self._settings, self._timing)
+        me = await self._start(persistent)
+
+        async def deliver(raw: Any) -> None:
+            await self._deliver(me, receive, raw)
+
+        await poll(self._api, persistent, deliver)
+
+    async def _start(self, persistent: Persistent) -> Me:
+        """Asks who we are, which also tries the token, and sets the menu."""
+        commands = self._commands()
+        known = frozenset({*FIRST, *(one.name for one in commands)})
+        me = await persistent(lambda: self._who(known))
+        await set_menu(self._api, self.name, commands)
+        log.info("channel %s: connected as @%s", self.name, me.username, extra={"action": "telegram.ready"})
+        return me
+
+    async def _who(self, commands: frozenset[str]) -> Me:
+        found = await self._api.call("getMe")
+        try:
+            return Me(int(found["id"]), str(found["username"]), commands)
+        except (KeyError, TypeError, ValueError):
+            raise Unreachable("its answer to getMe names no bot") from None
+
+    async def _deliver(self, me: Me, receive: Receive, raw: Any) -> None:
+        """Returns when what the update says is durable, or when it says nothing that concerns us."""
+        if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
+            self._log_membership(raw["my_chat_member"])
+        event = read_update(self.name, me, raw)
+        if event is not None:
+            await receive(event)
+
+    def _log_membership(self, change: dict[str, Any]) -> None:
+        """The operator needs the ids of chats, and hears here when the bot was put out of one."""
+        try:
+            chat, user, status = change["chat"]["id"], change["from"]["id"], change["new_chat_member"]["status"]
+        except (KeyError, TypeError):
+            return
+        log.info(
+            "channel %s: the bot is now %r in chat %r, by user %r", self.name, status, chat, user,
+            extra={"action": "telegram.membership"},
+        )  # fmt: skip
+
+    def parts(self, outbound: Outbound) -> Sequence[Part]:
+        """Pieces that fit Telegram's limits, with their entities."""
+        return telegram_text.parts(outbound)
+
+    async def send(self, part: Part) -> Receipt:
+        """Sends one part; as plain text where its markup is refused, without its topic where that is gone."""
+        return await self._sending.send(part)
+
+    @property
+    def edit_interval(self) -> float:
+        """Seconds; groups may take less, which a 429 then says."""
+        return self._settings.edit_interval
+
+    async def edit(self, message: str, part: Part) -> None:
+        """Changes a message of ours."""
+        await self._sending.edit(message, part)
+
+    async def typing(self, chat: str, thread: str) -> None:
+        """Shows "typing…" for about five seconds."""
+        await self._sending.typing(chat, thread)
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """The bytes of a file that came with a message; Telegram's own servers hand out at most 20 MB."""
+        return await fetch(self._api, attachment, limit, self_hosted=self._settings.self_hosted)
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._api.aclose()
+
+
+class TelegramWebhookChannel(TelegramChannel):
+    """A channel that Telegram calls. See `Webhook`."""
+
+    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
+        super().__init__(options, settings, timing)
+        self._receiving: tuple[Me, Receive] | None = None
+
+    async def run(self, receive: Receive) -> None:
+        """Sets the webhook, and sees every few minutes that it is still set; until cancelled."""
+        persistent = Persistent(self._api, self._settings, self._timing)
+        me = await self._start(persistent)
+        self._receiving = (me, receive)
+        try:
+            await persistent(self._first_webhook)
+            while True:
+                await asyncio.sleep(self._timing.webhook_check)
+                await self._check_webhook()
+        finally:
+            self._receiving = None
+
+    async def _first_webhook(self) -> None:
+        try:
+            await self._set_webhook()
+        except Refusal as error:
+            if error.code != 400:
+                raise
+            raise refused_webhook(self.name, error) from None
+
+    async def _set_webhook(self) -> None:
+        await self._api.call(
+            "setWebhook",
+            {
+                "url": self._settings.webhook_url,
+                "secret_token": self._settings.webhook_secret,
+                "allowed_updates": UPDATES,
+                "drop_pending_updates": False,
+                # One call at a time: messages of a chat come in their order.
+                "max_connections": 1,
+            },
+        )
+
+    async def _check_webhook(self) -> None:
+        try:
+            found = await self._api.call("getWebhookInfo")
+            if isinstance(found, dict) and found.get("url") != self._settings.webhook_url:
+                log.warning(
+                    "channel %s: the webhook was changed or removed by another program; it is set again",
+                    self.name, extra={"action": "telegram.webhook_changed"},
+                )  # fmt: skip
+                await self._set_webhook()
+        except (Refusal, Unreachable) as error:
+            log.warning(
+                "channel %s: the webhook could not be checked: %s", self.name, error,
+                extra={"action": "telegram.webhook_unchecked"},
+            )  # fmt: skip
+
+    @property
+    def path(self) -> str:
+        """The path of `webhook_url`."""
+        return urlsplit(self._settings.webhook_url).path or "/"
+
+    async def handle(self, headers: Mapping[str, str], body: bytes) -> int:
+        """200 when the update is durable. 401: the secret is wrong; 413: too long; 503: not ready, come again.
+
+        Raises what `receive` raises; Telegram then has to be told of a failure (500), and calls again.
+        """
+        given = headers.get("x-telegram-bot-api-secret-token", "")
+        # Before anything is read: who does not know the secret learns nothing, not even by the time it takes.
+        if not hmac.compare_digest(given.encode(errors="replace"), self._settings.webhook_secret.encode()):
+            return 401
+        if len(body) > BODY_LIMIT:
+            return 413
+        if self._receiving is None:
+            return 503
+        me, receive = self._receiving
+        try:
+            raw = json.loads(body)
+        except (ValueError, RecursionError):
+            await receive(unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
+        else:
+            await self._deliver(me, receive, raw)
+        return 200
+
+
+def create(options: ChannelOptions) -> TelegramChannel:
+    """The factory of the entry point. Raises `ConfigError`."""
+    check_keys(options.name, options.settings.keys() - _GIVEN)
+    settings = read_settings(options.name, options.settings)
+    kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
+    return kind(options, settings, Timing())

@@ -1,0 +1,118 @@
+"""What can go wrong with Telegram, and what the port calls it.
+
+The address of every request holds the token. So nothing here passes on a text of the HTTP library, whatever Telegram
+says is searched for the token, and errors are raised `from None`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from telegram.error import TelegramError
+
+from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
+
+LONGEST = 300
+"""Characters of what Telegram says."""
+
+
+class Refusal(TelegramError):
+    """Telegram, or what stands before it, answered and said no.
+
+    `code` is the HTTP status; `json` whether the answer is one of the Bot API and not, say, the page of a proxy;
+    `retry_after` in seconds and `migrate_to`, a chat id, where it names them.
+    """
+
+    def __init__(
+        self, code: int, description: str, *, json: bool = True, retry_after: float | None = None, migrate_to: str = ""
+    ) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.json = json
+        self.retry_after = retry_after
+        self.migrate_to = migrate_to
+
+    def says(self, *words: str) -> bool:
+        """Whether the description has one of these, in small letters."""
+        return any(word in self.description.lower() for word in words)
+
+
+class Unreachable(Exception):
+    """No answer came, or none that can be read. The text is fit for people and names no address."""
+
+
+def refusal(code: int, payload: bytes, token: str) -> Refusal:
+    """Reads an answer whose HTTP status is not one of success."""
+    try:
+        body = json.loads(payload)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or "description" not in body:
+        return Refusal(code, "an answer that is not one of the Bot API", json=False)
+    given = body.get("parameters")
+    parameters: dict[str, Any] = given if isinstance(given, dict) else {}
+    wait, moved = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
+    return Refusal(
+        code,
+        str(body["description"]).replace(token, "[token]")[:LONGEST],
+        retry_after=float(wait) if isinstance(wait, int | float) else None,
+        migrate_to=str(moved) if isinstance(moved, int) else "",
+    )
+
+
+def token_refused(error: Refusal) -> bool:
+    """Whether it is the token that is wrong: no such bot (404), or one whose token was revoked (401)."""
+    return error.json and error.code in (401, 404)
+
+
+def refused_token(channel: str, error: Refusal, *, self_hosted: bool) -> ChannelRefused:
+    """For a token that Telegram does not take."""
+    server = ", and see that base_url is right" if self_hosted else ""
+    return ChannelRefused(
+        f"[channels.{channel}] token was refused by Telegram ({error.code}): copy it again from @BotFather{server}."
+    )
+
+
+def second_poller(channel: str, seconds: float) -> ChannelRefused:
+    """For a 409 that does not end."""
+    return ChannelRefused(
+        f"[channels.{channel}] token is used by a second program, which asks Telegram for the same messages "
+        f"(409 for {seconds:.0f} s): stop the other one, or give it a bot of its own."
+    )
+
+
+def stray_webhook(channel: str) -> ChannelRefused:
+    """For a webhook that comes back after it was removed."""
+    return ChannelRefused(
+        f"[channels.{channel}] token is used by a second program, which sets a webhook (409, again after it was "
+        f'removed): stop the other one, or set mode = "webhook" here.'
+    )
+
+
+def refused_webhook(channel: str, error: Refusal) -> ChannelRefused:
+    """For a `webhook_url` that Telegram does not take."""
+    return ChannelRefused(f"[channels.{channel}] webhook_url was refused by Telegram: {error.description}")
+
+
+def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
+    """What the port calls a failed sending or editing."""
+    if isinstance(error, Unreachable):
+        return DeliveryFailed(f"Telegram did not answer: {error}")
+    text = f"Telegram refused it ({error.code}): {error.description}"
+    if error.code == 429:
+        return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
+    # 401 and 404 are about the token, which the operator can mend; what waits is then sent.
+    permanent = 400 <= error.code < 500 and error.code not in (401, 404, 408, 409)
+    return DeliveryFailed(text, permanent=permanent)
+
+
+def fetch_failed(error: Refusal | Unreachable) -> FetchFailed:
+    """What the port calls an attachment that cannot be had."""
+    if isinstance(error, Unreachable):
+        return FetchFailed(f"the file could not be fetched: {error}", permanent=False)
+    if error.says("file is too big"):
+        return FetchFailed("the file is larger than the 20 MB that Telegram hands out to bots")
+    text = f"Telegram does not hand out the file ({error.code}): {error.description}"
+    return FetchFailed(text, permanent=error.code < 500 and error.code != 429)

@@ -1,0 +1,284 @@
+"""The Telegram channel's polling over real HTTP, with a server that fails as a test asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bubbot.channel import (
+    ChannelEvent,
+    Closes,
+    Editing,
+    Fetches,
+    Inbound,
+    Part,
+    Typing,
+    Unparsed,
+    Webhook,
+)
+from bubbot.errors import ChannelRefused
+from channels.telegram import TelegramChannel, create
+from channels.telegram_api import UPDATES, Api
+from channels.telegram_errors import Unreachable
+from channels.telegram_settings import read_settings
+from tests.telegram_channel import (
+    CONFLICT,
+    FAST,
+    FULL,
+    HOOKED,
+    Heard,
+    actions,
+    opened,
+    options,
+    running,
+    update,
+)
+from tests.telegram_server import DROP, HANG, ME, TOKEN, No, Page, ScriptedServer, scripted_server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted_server() as found:
+        yield found
+
+
+async def test_its_powers(server: ScriptedServer) -> None:
+    async with opened(server) as channel:
+        for power in (Closes, Typing, Editing, Fetches):
+            assert isinstance(channel, power)
+        assert not isinstance(channel, Webhook)
+        assert channel.edit_interval == 1.5
+    async with opened(server, **FULL) as channel:
+        assert isinstance(channel, Webhook)
+        assert channel.path == "/tg"
+    other = create(options(server))
+    assert type(other) is TelegramChannel
+    await other.aclose()
+
+
+class TestPolling:
+    async def test_an_update_is_acknowledged_when_it_was_received(self, server: ScriptedServer) -> None:
+        server.updates = [update(10, "one"), update(11, "two")]
+        heard, stored = Heard(server), asyncio.Event()
+
+        async def receive(event: ChannelEvent) -> None:
+            await heard(event)
+            if len(heard.events) == 2:
+                await stored.wait()
+
+        async with opened(server) as channel, running(channel, receive):
+            await server.until(lambda: len(heard.events) == 2)
+            await asyncio.sleep(0.1)
+            assert server.sent("getUpdates") == [{"timeout": 1, "allowed_updates": UPDATES}]
+            stored.set()
+            await server.until(lambda: len(server.sent("getUpdates")) >= 3)
+        assert heard.texts() == ["one", "two"]
+        # Past the batch once; after an empty answer without an offset, wherever the numbers go on.
+        assert [one.get("offset") for one in server.sent("getUpdates")[1:3]] == [12, None]
+
+    async def test_numbers_that_start_again_are_heard(self, server: ScriptedServer) -> None:
+        server.updates = [update(1000, "before")]
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(server.sent("getUpdates")) >= 3)
+            server.updates = [update(3, "after")]
+            await server.until(lambda: len(heard.events) == 2)
+        assert heard.texts() == ["before", "after"]
+
+    async def test_what_was_not_received_comes_again(self, server: ScriptedServer) -> None:
+        server.updates = [update(10, "one"), update(11, "two")]
+
+        async def broken(event: ChannelEvent) -> None:
+            if isinstance(event, Inbound) and event.text == "two":
+                raise OSError("disk full")
+
+        heard = Heard(server)
+        async with opened(server) as channel:
+            with pytest.raises(OSError, match="disk full"):
+                await channel.run(broken)
+            async with running(channel, heard):
+                await server.until(lambda: len(heard.events) == 2)
+        assert heard.texts() == ["one", "two"]
+        assert "offset" not in server.sent("getUpdates")[1]
+
+    async def test_an_update_that_cannot_be_read_stops_no_other(self, server: ScriptedServer) -> None:
+        odd = update(11)
+        odd["message"]["date"] = 10**14
+        server.say(
+            "getUpdates", [update(10, "one"), odd, "no update", {"update_id": 12, "hologram": {}}, update(13, "two")]
+        )
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(server.sent("getUpdates")) == 2)
+        first, second, third, fourth = heard.events
+        assert isinstance(first, Inbound)
+        assert isinstance(second, Unparsed)
+        assert isinstance(third, Unparsed)
+        assert isinstance(fourth, Inbound)
+        assert (second.external_id, second.chat, third.raw) == ("4242:u11", "77", b'"no update"')
+        assert server.sent("getUpdates")[1]["offset"] == 14
+
+    async def test_a_batch_without_numbers_is_not_asked_for_without_a_pause(self, server: ScriptedServer) -> None:
+        server.say("getUpdates", [{}], ["x"])
+        server.updates = [update(1, "one")]
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+        assert heard.texts() == ["one"]
+
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            DROP, No(500, "Internal Server Error"), Page(502, b"<html>"), Page(200, b"{no json"), Page(200, b"[]"),
+            Page(200, b'{"ok": true}'), Page(200, b'{"ok": true, "result": 5}'), Page(404, b"<html>"),
+        ],
+    )  # fmt: skip
+    async def test_an_outage_is_outlived_and_said_once(
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture, failure: Any
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        server.say("getMe", failure)
+        server.say("getUpdates", failure, failure, failure)
+        server.updates = [update(1, "one")]
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+        assert heard.texts() == ["one"]
+        polls = actions(caplog)[actions(caplog).index("telegram.ready") + 1 :]
+        assert polls == ["telegram.offline", "telegram.online"]
+
+    async def test_a_wedged_poll_is_given_up_and_its_connection_with_it(
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.say("getUpdates", HANG)
+        server.updates = [update(1, "one")]
+        heard = Heard(server)
+        async with opened(server, replace(FAST, poll_margin=-0.8)) as channel:
+            client = channel._api._polls._client
+            async with running(channel, heard):
+                await server.until(lambda: len(heard.events) == 1)
+            assert client.is_closed
+            assert channel._api._polls._client is not client
+        assert heard.texts() == ["one"]
+        assert "neither came back nor failed within 0.2 s" in caplog.text
+
+    async def test_a_poll_that_trickles_is_given_up_too(self, server: ScriptedServer) -> None:
+        """Each byte is news for the HTTP library: only a limit on the whole poll ends it."""
+        ended = asyncio.Event()
+
+        async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            with suppress(ConnectionError):
+                while not reader.at_eof():
+                    writer.write(b"1\r\n \r\n")
+                    await asyncio.sleep(0.02)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(reader.read(65536), 0.01)
+            writer.close()
+            ended.set()
+
+        slow = await asyncio.start_server(trickle, "127.0.0.1", 0)
+        address = f"http://127.0.0.1:{slow.sockets[0].getsockname()[1]}"
+        given = read_settings("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
+        api = Api(given, replace(FAST, poll_margin=-0.7))
+        with pytest.raises(Unreachable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
+            await api.poll(None)
+        await asyncio.wait_for(ended.wait(), 5)
+        await api.aclose()
+        slow.close()
+
+    async def test_telegram_says_how_long_to_wait(self, server: ScriptedServer) -> None:
+        server.say("getUpdates", No(429, "Too Many Requests: retry after 1", {"retry_after": 1}))
+        server.updates = [update(1)]
+        heard = Heard(server)
+        began = asyncio.get_running_loop().time()
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+        assert asyncio.get_running_loop().time() - began >= 1
+
+    @pytest.mark.parametrize("method", ["getMe", "getUpdates"])
+    @pytest.mark.parametrize("refusal", [No(401, "Unauthorized"), No(404, "Not Found")])
+    async def test_a_refused_token_is_for_the_operator(self, server: ScriptedServer, method: str, refusal: No) -> None:
+        server.say(method, refusal)
+        async with opened(server) as channel:
+            with pytest.raises(
+                ChannelRefused, match=r"^\[channels\.tg\] token was refused by Telegram \(40[14]\): copy"
+            ):
+                await asyncio.wait_for(channel.run(Heard(server)), 5)
+
+    async def test_membership_tells_the_operator_the_id_of_a_chat(
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        change = {
+            "chat": {"id": -100, "type": "supergroup", "title": "Family"}, "from": {"id": 77}, "date": 1,
+            "new_chat_member": {"status": "administrator"},
+        }  # fmt: skip
+        server.say("getUpdates", [{"update_id": 1, "my_chat_member": {}}, {"update_id": 2, "my_chat_member": change}])
+        async with opened(server) as channel, running(channel, Heard(server)):
+            await server.until(lambda: len(server.sent("getUpdates")) == 2)
+        assert "the bot is now 'administrator' in chat -100, by user 77" in caplog.text
+
+
+class TestConflicts:
+    async def test_a_soft_restart_makes_its_own_and_it_is_borne(self, server: ScriptedServer) -> None:
+        server.say("getUpdates", CONFLICT, CONFLICT, CONFLICT)
+        server.updates = [update(1)]
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+
+    async def test_a_second_poller_is_for_the_operator(self, server: ScriptedServer) -> None:
+        # It wins every other time, as two programs that both try again do.
+        server.say("getUpdates", *[CONFLICT, []] * 200)
+        async with opened(server) as channel:
+            with pytest.raises(ChannelRefused, match=r"token is used by a second program, which asks .*\(409 for"):
+                await asyncio.wait_for(channel.run(Heard(server)), 10)
+        assert 3 < len(server.sent("getUpdates")) < 100
+
+    async def test_a_conflict_now_and_then_is_none(self, server: ScriptedServer) -> None:
+        now = 0.0
+
+        def monotonic() -> float:
+            nonlocal now
+            now += 1000.0
+            return now
+
+        server.say("getUpdates", *[CONFLICT, []] * 5)
+        server.updates = [update(1)]
+        heard = Heard(server)
+        async with opened(server, replace(FAST, monotonic=monotonic)) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+
+    async def test_a_webhook_is_removed_once_and_what_waits_is_kept(self, server: ScriptedServer) -> None:
+        server.say("getUpdates", HOOKED)
+        server.updates = [update(1)]
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+        assert server.sent("deleteWebhook") == [{"drop_pending_updates": False}]
+
+    async def test_a_webhook_that_comes_back_is_for_the_operator(self, server: ScriptedServer) -> None:
+        server.say("getUpdates", HOOKED, HOOKED)
+        async with opened(server) as channel:
+            with pytest.raises(ChannelRefused, match="sets a webhook"):
+                await asyncio.wait_for(channel.run(Heard(server)), 5)
+
+
+async def test_two_bots_share_nothing(server: ScriptedServer) -> None:
+    server.updates = [update(1, "hello")]
+    heard = Heard(server)
+    async with opened(server) as one, opened(server, link_previews=True) as other, running(one, heard):
+        await server.until(lambda: len(heard.events) == 1)
+        await one.send(Part("77", "a"))
+        await one.aclose()
+        await other.send(Part("77", "b"))
+    assert ["link_preview_options" in sent for sent in server.sent("sendMessage")] == [True, False]
+    assert ME["username"] == "our_bot"

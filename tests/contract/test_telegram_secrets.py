@@ -1,0 +1,104 @@
+"""No secret of the Telegram channel in any log or error, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bubbot.channel import (
+    Attachment,
+    CommandInfo,
+    Part,
+)
+from bubbot.errors import BubbotError
+from channels.telegram import TelegramChannel
+from channels.telegram_settings import read_settings
+from tests.telegram_channel import (
+    BOLD,
+    CONFLICT,
+    FAST,
+    HOOKED,
+    Heard,
+    opened,
+    options,
+)
+from tests.telegram_server import DROP, HANG, TOKEN, No, Page, ScriptedServer, scripted_server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted_server() as found:
+        yield found
+
+
+class TestSecrets:
+    """The token is in the address of every request; it must be in no log line and in no error."""
+
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            DROP, HANG, CONFLICT, HOOKED, No(400, f"Bad Request: {TOKEN}"), No(401, f"Unauthorized {TOKEN}"),
+            No(403, f"Forbidden: /bot{TOKEN}/x"), No(404, f"Not Found {TOKEN}"),
+            No(429, f"Too Many Requests {TOKEN}", {"retry_after": 0.01}), No(500, f"Internal Server Error {TOKEN}"),
+            Page(200, TOKEN.encode()), Page(301, TOKEN.encode()), Page(502, f"<html>{TOKEN}".encode()), Page(200, b"[]"),
+        ],
+    )  # fmt: skip
+    async def test_whatever_fails(self, server: ScriptedServer, caplog: pytest.LogCaptureFixture, failure: Any) -> None:
+        for name in (None, "httpx", "httpcore", "telegram"):  # an earlier test may have made them quiet
+            caplog.set_level(logging.DEBUG, name)
+        errors: list[BaseException] = []
+        timing = replace(FAST, call=0.2, poll_margin=-0.8, conflict_grace=0.05)
+
+        async def attempt(method: str, work: Any) -> None:
+            server.say(method, failure, failure)
+            try:
+                await asyncio.wait_for(work, 1)
+            except TimeoutError:
+                return  # it goes on trying, which is right for some
+            except BubbotError as error:
+                errors.append(error)
+
+        server.usual["getFile"] = {"file_path": "f"}
+        server.files["f"] = lambda _: web.Response(status=500, body=TOKEN.encode())
+        async with opened(server, timing, commands=lambda: [CommandInfo("new")]) as channel:
+            part = Part("77", "hi", markup=BOLD)
+            await attempt("sendMessage", channel.send(part))
+            await attempt("editMessageText", channel.edit("7", part))
+            await attempt("sendChatAction", channel.typing("77", ""))
+            await attempt("getFile", channel.fetch(Attachment("F"), 10))
+            await attempt("none", channel.fetch(Attachment("F"), 10))
+            server.say("getMe", failure)
+            await attempt("setMyCommands", _briefly(channel.run(Heard(server))))
+            await attempt("getUpdates", _briefly(channel.run(Heard(server))))
+        # Nobody listens on this port: the connection itself fails.
+        given = read_settings("tg", {"token": TOKEN, "base_url": "http://127.0.0.1:9", "proxy": "http://127.0.0.1:9"})
+        gone = TelegramChannel(options(server), given, timing)
+        for work in (gone.send(part), gone.fetch(Attachment("F"), 10), gone.edit("7", part)):
+            with pytest.raises(BubbotError) as caught:
+                await work
+            errors.append(caught.value)
+        await gone.aclose()
+
+        assert len(errors) >= 4
+        shown = "".join(f"{error!r} {''.join(traceback.format_exception(error))}" for error in errors)
+        logged = "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+        assert "/getMe" in logged  # the HTTP library's lines are there
+        for text in (shown, logged, caplog.text):
+            assert "SECRET-token" not in text
+
+    async def test_what_hides_it_goes_with_the_channel(self, server: ScriptedServer) -> None:
+        before = list(logging.getLogger("httpx").filters)
+        async with opened(server), opened(server):
+            assert len(logging.getLogger("httpx").filters) == len(before) + 2
+        assert logging.getLogger("httpx").filters == before
+
+
+async def _briefly(work: Any) -> None:
+    await asyncio.wait_for(work, 0.1)

@@ -1,0 +1,216 @@
+"""The Messages protocol of Anthropic as a server: streams, thinking that is signed, and refusals of broken requests.
+
+It knows nothing of bubbot. Each well-formed request takes the next step of the script, the last one stands for all later
+ones; a request the real one would refuse is refused with 400 and takes no step.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.provider_server import Answer, Asked, Held, refusal
+
+Block = dict[str, Any]
+MODEL = "claude-sonnet-4-5"
+THINKS = ("thinking", "redacted_thinking")
+COUNTED = {"input_tokens": 12, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 1}
+"""What `message_start` counts: 20 tokens of input in all."""
+
+
+def signed(thinking: str) -> str:
+    """The signature of a thinking block; it fits this text alone."""
+    return hmac.new(b"only the server knows", thinking.encode(), "sha256").hexdigest()
+
+
+def thinks(text: str) -> Block:
+    """A block of extended thinking."""
+    return {"type": "thinking", "thinking": text, "signature": signed(text)}
+
+
+def hides(data: str) -> Block:
+    """A block of thinking that only the provider can read."""
+    return {"type": "redacted_thinking", "data": data}
+
+
+def text(said: str) -> Block:
+    """A block of text."""
+    return {"type": "text", "text": said}
+
+
+def uses(given: str, name: str, **arguments: Any) -> Block:
+    """A call of a tool."""
+    return {"type": "tool_use", "id": given, "name": name, "input": arguments}
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """A streamed message. `events` sends only so many of its events and ends there, orderly or with a `cut`.
+
+    `error` is an error event at the end; `held` keeps the connection open, see `Answer`.
+    """
+
+    blocks: tuple[Block, ...]
+    stop: str | None = "end_turn"
+    events: int | None = None
+    cut: bool = False
+    error: tuple[str, str] | None = None
+    held: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """An HTTP error in Anthropic's form."""
+
+    status: int
+    kind: str
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def says(*blocks: Block, **options: Any) -> Says:
+    """A message of these blocks, which stops for its calls where it has any."""
+    stop = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
+    return Says(blocks, **{"stop": stop, **options})
+
+
+@dataclass
+class AnthropicServer:
+    """`thinking` refuses what a model that always thinks refuses, also where the request does not ask for thinking."""
+
+    steps: Sequence[Says | Fails]
+    thinking: bool = False
+    requests: list[Asked] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    address: str = ""
+    _taken: int = 0
+    _sent: dict[str, tuple[Block, ...]] = field(default_factory=dict)
+
+    def answer(self, asked: Asked) -> Answer:
+        """See `Speaks`."""
+        wrong = self._wrong(asked)
+        if wrong:
+            self.refused.append(wrong)
+            return _failed(Fails(400, "invalid_request_error", wrong))
+        step = self.steps[min(self._taken, len(self.steps) - 1)]
+        self._taken += 1
+        if isinstance(step, Fails):
+            return _failed(step)
+        for block in step.blocks:
+            if block["type"] == "tool_use":
+                self._sent[block["id"]] = step.blocks
+        events = list(_events(step))[: step.events]
+        if step.error:
+            events.append({"type": "error", "error": {"type": step.error[0], "message": step.error[1]}})
+        return Answer(tuple(_sse(event) for event in events), cut=step.cut, held=step.held)
+
+    def _wrong(self, asked: Asked) -> str | None:
+        body = asked.body
+        if asked.path != "/v1/messages" or "x-api-key" not in asked.headers or "anthropic-version" not in asked.headers:
+            return f"not a request of this API: {asked.path}"
+        if not isinstance(body.get("max_tokens"), int) or body.get("stream") is not True:
+            return "max_tokens: Field required"
+        messages = [(one["role"], _blocks(one["content"])) for one in body["messages"]]
+        if not messages or messages[0][0] != "user":
+            return "messages: first message must use the `user` role"
+        return _broken_pair(messages) or self._forged(messages) or self._thoughtless(messages, body)
+
+    def _forged(self, messages: list[tuple[str, list[Block]]]) -> str | None:
+        """Thinking that is not what was sent, word for word and in its order."""
+        for place, (role, blocks) in enumerate(messages):
+            for at, block in enumerate(blocks):
+                if block["type"] == "text" and not block["text"].strip():
+                    return f"messages.{place}.content.{at}: text content blocks must be non-empty"
+                if block["type"] == "thinking" and block.get("signature") != signed(block["thinking"]):
+                    return f"messages.{place}.content.{at}: Invalid `signature` in `thinking` block"
+            calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
+            if role != "assistant" or not calls or calls[0] not in self._sent:
+                continue
+            if any(block["type"] in THINKS for block in blocks) and blocks != list(self._sent[calls[0]]):
+                return f"messages.{place}: `thinking` blocks in the latest assistant message cannot be modified"
+        return None
+
+    def _thoughtless(self, messages: list[tuple[str, list[Block]]], body: dict[str, Any]) -> str | None:
+        """Results of a call whose thinking was left out."""
+        on = self.thinking or body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+        if not on or messages[-1][1][0]["type"] != "tool_result":
+            return None
+        found = messages[-2][1][0]["type"]
+        if found in THINKS:
+            return None
+        return (
+            f"messages.{len(messages) - 2}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
+            f"`{found}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+        )
+
+
+def _blocks(content: Any) -> list[Block]:
+    return [text(content)] if isinstance(content, str) else [_plain(block) for block in content]
+
+
+def _plain(block: Block) -> Block:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _broken_pair(messages: list[tuple[str, list[Block]]]) -> str | None:
+    """Calls and results that do not stand in neighbouring messages."""
+    asked: list[str] = []
+    for place, (_, blocks) in enumerate(messages):
+        given = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if sorted(given) != sorted(asked):
+            return f"messages.{place}: `tool_use` ids {asked} and `tool_result` ids {given} do not pair"
+        if given and any(block["type"] != "tool_result" for block in blocks[: len(given)]):
+            return f"messages.{place}: `tool_result` blocks must come first"
+        asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    return f"messages: `tool_use` ids {asked} were found without `tool_result` blocks" if asked else None
+
+
+def _failed(step: Fails) -> Answer:
+    body = {"type": "error", "error": {"type": step.kind, "message": step.message}, "request_id": "req_1"}
+    return refusal(step.status, body, *step.headers)
+
+
+def _sse(event: dict[str, Any]) -> bytes:
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def _events(step: Says) -> Iterator[dict[str, Any]]:
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "content": []}
+    opening = {**message, "stop_reason": None, "stop_sequence": None, "usage": COUNTED}
+    yield {"type": "message_start", "message": opening}
+    for place, block in enumerate(step.blocks):
+        begun, *deltas = _pieces(block)
+        yield {"type": "content_block_start", "index": place, "content_block": begun}
+        if place == 0:
+            yield {"type": "ping"}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": place, "delta": delta}
+        yield {"type": "content_block_stop", "index": place}
+    ended = {"stop_reason": step.stop, "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 9}}
+    yield {"type": "message_stop"}
+
+
+def _pieces(block: Block) -> Iterator[Block]:
+    """The block as it begins, then its deltas."""
+    match block["type"]:
+        case "text":
+            yield {**block, "text": ""}
+            yield from ({"type": "text_delta", "text": part} for part in _cut(block["text"]))
+        case "thinking":
+            yield {"type": "thinking", "thinking": "", "signature": ""}
+            yield from ({"type": "thinking_delta", "thinking": part} for part in _cut(block["thinking"]))
+            yield {"type": "signature_delta", "signature": block["signature"]}
+        case "tool_use":
+            yield {**block, "input": {}}
+            written = json.dumps(block["input"]) if block["input"] else ""
+            yield from ({"type": "input_json_delta", "partial_json": part} for part in ("", *_cut(written)))
+        case _:
+            yield block
+
+
+def _cut(whole: str) -> Iterator[str]:
+    yield from (whole[at : at + 7] for at in range(0, len(whole), 7))

@@ -1,0 +1,98 @@
+"""A real `bubbot run` in a process of its own, with a Bot API server of ours as its platform."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.botapi.server import Server
+from tests.e2e.bot import environment
+
+WAIT = 30.0
+"""Seconds any wait may take."""
+
+
+def configured(home: Path, server: Server, script: Mapping[str, Any] | None = None, **keys: Any) -> None:
+    """Writes the home's `config.toml` with a channel `telegram`, and the model's script."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "script.json").write_text(json.dumps(script or {}))
+    table = {
+        "token": server.bot.token,
+        "base_url": server.base_url,
+        "base_file_url": server.base_file_url,
+        "poll_timeout": 1,
+        "debounce": 0.05,
+        **keys,
+    }
+    lines = ["[model]", 'name = "scripted"', f"script = {json.dumps(str(home / 'script.json'))}", "[channels.telegram]"]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    (home / "config.toml").write_text("\n".join(lines) + "\n")
+
+
+@dataclass
+class Daemon:
+    """A process; `errors` is what it logs, over all processes of its home."""
+
+    home: Path
+    process: asyncio.subprocess.Process
+    started: float = field(default=0.0)
+
+    @property
+    def errors(self) -> str:
+        """Everything logged so far."""
+        return (self.home / "errors").read_text()
+
+    async def quiet(self, server: Server) -> None:
+        """Waits until everything that was sent has been taken, and the bot polls in vain."""
+        taken = len(server.calls("getUpdates")) + 2
+        await server.until(lambda: len(server.calls("getUpdates")) >= taken, WAIT)
+
+    async def ended(self) -> int:
+        """Waits for the end; the exit code."""
+        async with asyncio.timeout(WAIT):
+            return await self.process.wait()
+
+    async def end(self) -> int:
+        """Ends it in an orderly way."""
+        self.process.terminate()
+        return await self.ended()
+
+    async def kill(self) -> None:
+        """Ends it at once."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.ended()
+
+
+async def started(home: Path, *, command: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Daemon:
+    """A bot for this home; `command` instead of `bubbot run`. What it prints goes to a file, so a kill loses nothing."""
+    with (home / "errors").open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *(command or (sys.executable, "-m", "bubbot", "run")),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            env={**environment(home, **(env or {})), "PATH": os.environ["PATH"]},
+            cwd=home.parent,
+        )
+    return Daemon(home, process)
+
+
+@asynccontextmanager
+async def running(home: Path, **how: Any) -> AsyncIterator[Daemon]:
+    """A bot for the block; ended in an orderly way, and killed where that takes too long."""
+    daemon = await started(home, **how)
+    try:
+        yield daemon
+        if daemon.process.returncode is None:
+            assert await daemon.end() == 0, daemon.errors
+    finally:
+        if daemon.process.returncode is None:
+            await daemon.kill()

@@ -1,0 +1,117 @@
+"""A real daemon with its real channels that ends itself with SIGKILL at one point between poll and receipt.
+
+Usage: python kill_daemon.py HOME [POINT [BREAK]], as kill_child.py. Points of the channel: `receive`, `send`, `edit`.
+BREAK=`early-ack` removes one guard: an update counts as taken before it is durable. `split-done`: see kill_child.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from bubbot.channel import Channel, ChannelEvent, Editing, Fetches, Part, Receipt, Receive, Typing
+from bubbot.gateway.manager import Grace
+from bubbot.home import Home
+from bubbot.log import setup
+from bubbot.settings import load
+from bubbot.tool import NoArgs, tool
+from bubbot.turn import Turn
+from bubbot.wiring import Wrap
+from bubbot.wiring_daemon import open_daemon
+from tests.e2e.kill_child import Killer, KillingModel, KillingStore
+
+
+class KillingChannel:
+    """A channel that may end the process around what it receives and sends."""
+
+    def __init__(self, channel: Channel, killer: Killer, *, early: bool) -> None:
+        self._channel = channel
+        self._killer = killer
+        self._early = early
+        self._late: set[asyncio.Task[None]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    async def run(self, receive: Receive) -> None:
+        async def guarded(event: ChannelEvent) -> None:
+            self._killer.at("receive:before")
+            if self._early:
+                self._late.add(asyncio.create_task(self._later(receive, event)))
+            else:
+                await receive(event)
+            self._killer.at("receive:after")
+
+        await self._channel.run(guarded)
+
+    async def _later(self, receive: Receive, event: ChannelEvent) -> None:
+        await asyncio.sleep(0.5)
+        await receive(event)
+
+    async def send(self, part: Part) -> Receipt:
+        self._killer.at("send:before")
+        receipt = await self._channel.send(part)
+        self._killer.at("send:after")
+        return receipt
+
+    async def edit(self, message: str, part: Part) -> None:
+        assert isinstance(self._channel, Editing)
+        self._killer.at("edit:before")
+        await self._channel.edit(message, part)
+        self._killer.at("edit:after")
+
+    # Powers are looked for on the object itself, so the ones used are named here.
+    @property
+    def edit_interval(self) -> float:
+        assert isinstance(self._channel, Editing)
+        return self._channel.edit_interval
+
+    async def typing(self, chat: str, thread: str) -> None:
+        assert isinstance(self._channel, Typing)
+        await self._channel.typing(chat, thread)
+
+    async def fetch(self, attachment: Any, limit: int) -> bytes:
+        assert isinstance(self._channel, Fetches)
+        return await self._channel.fetch(attachment, limit)
+
+    async def aclose(self) -> None:
+        await self._channel.aclose()  # type: ignore[attr-defined]
+
+
+async def main(home: Path, point: str, broken: str) -> None:
+    """Runs until SIGTERM."""
+    setup("info", secrets=())
+    killer, ending = Killer(point), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+
+    @tool("probe.touch")
+    async def touch(turn: Turn, args: NoArgs) -> str:
+        """Does something that can be seen from outside."""
+        killer.at("tool:before")
+        with (home / "touched").open("a") as file:
+            file.write("touched\n")
+        killer.at("tool:after")
+        return "touched"
+
+    wrap = Wrap(
+        store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
+        model=lambda model: KillingModel(model, killer),
+        channel=lambda channel: (
+            channel if channel.name == "stdin" else KillingChannel(channel, killer, early=broken == "early-ack")
+        ),
+        tools=[touch],
+    )
+    async with open_daemon(load(home=home), Home(home), wrap=wrap) as daemon:
+        await daemon.app.recover_all()
+        daemon.manager.start(daemon.app.group.create_task)
+        await ending.wait()
+        await daemon.manager.end(Grace(turns=5.0, deliveries=5.0))
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    asyncio.run(main(Path(sys.argv[1]), *[*sys.argv[2:], "", ""][:2]))

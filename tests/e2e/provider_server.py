@@ -1,0 +1,128 @@
+"""The HTTP below a provider's protocol: one request a connection, an answer in pieces, faults where they are wanted.
+
+What is said is up to the `Protocol` behind it; it sees each request and returns what the wire carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: its path with the query, its headers by lower-case names, its JSON body."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A connection that stays open after the pieces: `begun` once they are sent, `gone` once the client has left."""
+
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Pieces that are sent one by one; `cut` drops the connection after them, where it would be closed in order."""
+
+    pieces: tuple[bytes, ...]
+    status: int = 200
+    media: str = "text/event-stream"
+    headers: tuple[tuple[str, str], ...] = ()
+    cut: bool = False
+    held: Held | None = None
+
+
+def refusal(status: int, body: Any, *headers: tuple[str, str]) -> Answer:
+    """An error as JSON."""
+    return Answer((json.dumps(body).encode(),), status, "application/json", headers)
+
+
+class Speaks(Protocol):
+    """A provider's protocol. `address` is set once the server listens; `requests` are those it was asked."""
+
+    address: str
+    requests: list[Asked]
+
+    def answer(self, asked: Asked) -> Answer:
+        """What this request is answered."""
+        ...
+
+
+S = TypeVar("S", bound=Speaks)
+
+
+@dataclass
+class _Connections:
+    speaks: Speaks
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self.serve(reader, writer))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer = Answer((), cut=True)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.split("\r\n")
+            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            body = json.loads(await reader.readexactly(int(fields["content-length"])))
+            asked = Asked(first.split(" ")[1], fields, body)
+            self.speaks.requests.append(asked)
+            answer = self.speaks.answer(asked)
+            await self.send(answer, writer)
+            if answer.held:
+                answer.held.begun.set()
+                await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went away, as clients do
+        finally:
+            if answer.held:
+                answer.held.gone.set()
+            if answer.cut:
+                writer.transport.abort()
+            else:
+                writer.close()
+
+    async def send(self, answer: Answer, writer: asyncio.StreamWriter) -> None:
+        headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
+        writer.write(
+            f"HTTP/1.1 {answer.status} Said\r\ncontent-type: {answer.media}\r\ntransfer-encoding: chunked\r\n"
+            f"{headers}connection: close\r\n\r\n".encode()
+        )
+        for piece in answer.pieces:
+            writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            await writer.drain()
+        if answer.cut:
+            await asyncio.sleep(0.02)  # what was sent has to arrive before the reset
+        if answer.cut or answer.held:
+            return
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+@asynccontextmanager
+async def serving(speaks: S) -> AsyncIterator[S]:
+    """The server on loopback, until the block ends."""
+    connections = _Connections(speaks)
+    server = await asyncio.start_server(connections.connected, "127.0.0.1", 0, limit=2**24)
+    speaks.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield speaks
+    finally:
+        server.close()
+        for task in list(connections.tasks):
+            task.cancel()
+        await asyncio.gather(*connections.tasks, return_exceptions=True)
+        await server.wait_closed()

@@ -1,0 +1,103 @@
+"""Access from the shell with the real command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from bubbot.access import ACCESS_TAPE, Access, Listed
+from bubbot.channel import Sender
+from bubbot.cli.tape_names import service
+from bubbot.home import Home
+from bubbot.wiring import now, open_tapes
+from tests.e2e import bot
+from tests.e2e.bot import sentence
+from tests.e2e.inside import run
+
+ENV = {"BUBBOT_CHANNELS__CHAT__OWNERS": "7", "BUBBOT_CHANNELS__OTHER__KIND": "chat"}
+
+
+def access(home: Path, *arguments: str) -> str:
+    done = run(home, "access", *arguments, env=ENV)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def refused(home: Path, code: int, *arguments: str) -> str:
+    done = run(home, "access", *arguments, env=ENV)
+    assert done.returncode == code, done.stdout.decode()
+    return sentence(done)
+
+
+def given_code(home: Path, who: str, name: str) -> str:
+    """What the bot answers a stranger with."""
+
+    async def pair() -> str | None:
+        async with open_tapes(Home(home), write=True) as (store, _):
+            made = Access(service(store, ACCESS_TAPE), now=now, random=os.urandom, configured={"chat": Listed()})
+            return await made.pair(Sender(who, name), "chat", who)
+
+    code = asyncio.run(pair())
+    assert code is not None
+    return code
+
+
+def test_a_home_that_is_new_lists_the_configured_and_says_what_to_do(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert access(home, "list") == "chat  7  owner  configured: [channels.chat] owners\n"
+    assert "No code is open" in access(home, "pending")
+    assert "Nothing was granted" in access(home, "history")
+    assert not home.exists()
+    assert "approve the code" in run(home, "access", "list").stdout.decode()
+
+
+def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code = given_code(home, "42", "Ann\x1b[2J\u202e")
+    pending = access(home, "pending")
+    assert pending.startswith("chat  42  until ")
+    assert "\x1b" not in pending
+    assert code not in pending
+    told = bot.run(home, "access", "approve", code.lower(), "--role", "owner", env=ENV)
+    assert b"is now owner on chat" in told.stdout, told.stderr
+    assert "42  owner   granted by terminal (code)" in access(home, "list").replace("owner  granted", "owner   granted")
+    assert "used before" in refused(home, 1, "approve", code)
+    assert "no longer speak" in access(home, "revoke", "chat", "42")
+    assert "no grant" in refused(home, 1, "revoke", "chat", "42")
+    history = access(home, "history").splitlines()
+    assert [line.split()[2] for line in history] == ["revoked:", "code", "code", "granted:", "code:"]
+    assert code not in "\n".join(history)
+    assert "\x1b" not in "\n".join(history)
+    assert len(access(home, "history", "--limit", "2").splitlines()) == 2
+
+
+def test_grants_name_what_holds_and_what_is_wrong(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert "42 is now member on chat" in access(home, "grant", "chat", "42", "member")
+    assert "Nothing changed" in access(home, "grant", "chat", "42", "member")
+    assert "The configuration makes it owner" in access(home, "grant", "chat", "7", "member")
+    assert "username" in refused(home, 2, "grant", "chat", "@ann", "member")
+    assert "another script" in refused(home, 2, "grant", "chat", "４２", "member")
+    assert "chat, other" in refused(home, 2, "grant", "chta", "42", "member")
+    assert "[channels.chat] owners" in refused(home, 2, "revoke", "chat", "7")
+    assert "8 letters and digits" in refused(home, 2, "approve", "nonsense!")
+    assert "no such code" in refused(home, 1, "approve", "ABCDEFGH")
+
+
+def test_a_wrong_list_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path / "home", "access", "list", env={"BUBBOT_CHANNELS__CHAT__OWNERS": "@ann"})
+    assert done.returncode == 2
+    assert sentence(done).startswith("bubbot: [channels.chat] owners is '@ann', but must be numeric ids")
+
+
+def test_reading_works_beside_a_running_bot_and_writing_says_who_writes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    access(home, "grant", "chat", "42", "admin")
+
+    async def beside() -> None:
+        async with open_tapes(Home(home), write=True):
+            assert "42" in await asyncio.to_thread(access, home, "list")
+            assert "is writing" in await asyncio.to_thread(refused, home, 3, "revoke", "chat", "42")
+
+    asyncio.run(beside())

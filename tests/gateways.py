@@ -1,0 +1,126 @@
+"""Channels and rules for tests of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bubbot.access import ACCESS_TAPE, Access
+from bubbot.channel import Deletion, Edit, Part, Reaction, Receipt, Sender
+from bubbot.errors import DeliveryFailed
+from bubbot.gateway.admission import Admission, AdmissionSettings
+from bubbot.gateway.line import LineRules
+from bubbot.gateway.outbound import Patience
+from bubbot.runtime.waiting import WaitingRules
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from tests.doubles import CountingIds, SteppingClock
+from tests.turns import CHANNEL, KeptChannel
+
+TIME = "2026-11-21T20:21:00+00:00"
+WAITS = (1.0, 2.0)
+
+
+def rules(
+    debounce: float = 0.0, *, admission: Admission | None = None, access: Access | None = None, **waiting: Any
+) -> LineRules:
+    """Rules as the daemon's: answers go out in the background, and are tried for a day."""
+    return LineRules(
+        WaitingRules(debounce, **waiting),
+        Patience(WAITS, goes_on=True),
+        admission=admission,
+        access=access,
+        room=None,
+        queued=True,
+    )
+
+
+def admitting(store: TapeStore, **listed: Any) -> LineRules:
+    """Rules with an admission; its settings are given."""
+    kept: dict[str, Any] = {name: frozenset(ids) for name, ids in listed.items()}
+    settings = AdmissionSettings(**kept)
+    tape = TapeService(store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds("access"))
+    seeds = iter(range(1, 1000))
+    access = Access(
+        tape,
+        now=SteppingClock(),
+        random=lambda size: bytes([next(seeds) % 256]) * size,
+        configured={CHANNEL: settings.listed},
+    )
+    return rules(admission=Admission(settings, access.role, lambda: 0.0), access=access)
+
+
+class Stage(KeptChannel):
+    """A channel as the platforms have them: it shows typing and changes messages, and keeps what people saw.
+
+    `seen` is what each message says now, by its id; `shown` everything in the order it was shown. What `fail` raises
+    for an act (`send`, `edit`, `typing`) meets it.
+    """
+
+    edit_interval = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, str] = {}
+        self.shown: list[tuple[float, str, str]] = []
+        self.fail: Callable[[str], Exception | None] = lambda _: None
+        self.hang: set[str] = set()
+        self.ids = CountingIds("p")
+
+    async def _act(self, act: str, text: str) -> None:
+        if act in self.hang:
+            await asyncio.Event().wait()
+        if (error := self.fail(act)) is not None:
+            raise error
+        self.shown.append((asyncio.get_running_loop().time(), act, text))
+
+    async def send(self, part: Part) -> Receipt:
+        """See `Channel.send`."""
+        await self._act("send", part.text)
+        receipt = await super().send(part)
+        given = Receipt(self.ids()) if receipt.external_id else receipt
+        self.seen[given.external_id] = part.text
+        return given
+
+    async def edit(self, message: str, part: Part) -> None:
+        """See `Editing`."""
+        await self._act("edit", part.text)
+        if message not in self.seen:
+            raise DeliveryFailed("there is no such message", permanent=True)
+        self.seen[message] = part.text
+
+    async def typing(self, chat: str, thread: str) -> None:
+        """See `Typing`."""
+        await self._act("typing", chat)
+
+    def acts(self, act: str) -> list[str]:
+        """The texts of one kind of act."""
+        return [text for _, done, text in self.shown if done == act]
+
+    def times(self, act: str) -> list[float]:
+        """When they were."""
+        return [at for at, done, _ in self.shown if done == act]
+
+
+def failing(act: str, *errors: Exception | None) -> Callable[[str], Exception | None]:
+    """Fails at this act with these errors, one after another; None lets one through."""
+    left = list(errors)
+    return lambda done: left.pop(0) if done == act and left else None
+
+
+def edit_of(message: str, text: str, *, chat: str = "home", sender: str = "1", key: str = "") -> Edit:
+    """A change of a message."""
+    return Edit(CHANNEL, key or f"edit-{message}-{text}", chat, message, Sender(sender, "Ann"), text, TIME)
+
+
+def deletion_of(message: str, *, chat: str = "home") -> Deletion:
+    """A message that is taken away."""
+    return Deletion(CHANNEL, f"deletion-{message}", chat, message, TIME)
+
+
+def reaction_to(message: str, *emojis: str, chat: str = "home", sender: str = "1") -> Reaction:
+    """What somebody shows on a message."""
+    who = replace(Sender("", "Ann"), id=sender)
+    return Reaction(CHANNEL, f"reaction-{message}-{''.join(emojis)}-{sender}", chat, message, who, emojis, TIME)

@@ -1,0 +1,159 @@
+"""What goes over the control socket: every value and every error comes back as it was, and nothing else comes in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bubbot import errors
+from bubbot.channel import (
+    Attachment,
+    ChannelEvent,
+    CommandInfo,
+    Deletion,
+    Edit,
+    File,
+    Inbound,
+    Moved,
+    Part,
+    Preview,
+    Quote,
+    Reaction,
+    Sender,
+    StepEnded,
+    Stop,
+    TextShown,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    Unparsed,
+)
+from bubbot.control import lines as framing
+from bubbot.control.chat import PREVIEWS
+from bubbot.control.codec import decode, decode_error, encode, encode_error
+from bubbot.control.lines import LINE_LIMIT, lines, read_message
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
+from bubbot.gateway.remote import EVENTS
+
+ADA = Sender("1", "Ada \ud800", bot=True)
+FILE = Attachment("ref", "a.txt", "text/plain", 12, "voice", "note")
+VALUES: list[Any] = [
+    Inbound("stdin", "1-1", "default", ADA, "h\u00e9 \0 \U0001f41d", "2026-11-21T20:21:00Z", attachments=(FILE,), quote=Quote("7", ADA, "q", (FILE,))),
+    Inbound("stdin", "1-2", "default", ADA, "", "2026-11-21T20:21:00Z"),
+    Edit("stdin", "e", "c", "7", ADA, "new", "t"),
+    Deletion("stdin", "d", "c", "7", "t"),
+    Reaction("stdin", "r", "c", "7", ADA, ("\U0001f44d",), "t"),
+    Moved("stdin", "m", "c", "d", "t"),
+    Unparsed("stdin", "u", "c", bytes(range(256)), "why"),
+    Stop("stdin", "c", "thread"),
+    TurnStarted(),
+    TextShown("x"),
+    ToolStarted("a", "b"),
+    ToolEnded("a", True, 3, False),
+    StepEnded(1, 2),
+    TurnEnded("answered"),
+    CommandInfo("help", "says", ("a", "b")),
+    Part("c", "text", "t", "r", {"a": [{"b": None}]}, File("n", text="x")),
+]  # fmt: skip
+
+
+async def carried(*messages: dict[str, Any]) -> list[dict[str, Any] | None]:
+    """What is read of these messages at the other end."""
+    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    for message in messages:
+        for line in lines(message):
+            assert len(line) <= LINE_LIMIT
+            reader.feed_data(line)
+    reader.feed_eof()
+    return [await read_message(reader) for _ in range(len(messages) + 1)]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+async def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    (found, end) = await carried({"value": encode(value)})
+    assert found is not None
+    assert end is None
+    assert decode(found["value"], Part, CommandInfo, *EVENTS, *PREVIEWS) == value
+
+
+def test_every_event_and_every_preview_can_be_carried() -> None:
+    kinds = {type(value) for value in VALUES}
+    assert set(EVENTS) == set(ChannelEvent.__args__) <= kinds
+    assert set(PREVIEWS) == set(Preview.__args__) <= kinds
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (None, "none of"),
+        ({"is": "Path"}, "'Path' is none of"),
+        ({"is": "Stop", "channel": "a"}, "lacks 'chat'"),
+        ({"is": "Stop", "channel": "a", "chat": "b", "odd": 1}, "'odd', which this version does not know"),
+        ({"is": "Stop", "channel": "a", "chat": 7}, "Stop.chat is int"),
+        ({"is": "Stop", "channel": "a", "chat": None}, "Stop.chat is NoneType"),
+        ({"is": "Unparsed", "channel": "a", "external_id": "", "chat": "", "raw": "*", "reason": ""}, "not base64"),
+        ({**encode(VALUES[0]), "sender": []}, "Inbound.sender is list"),
+        ({**encode(VALUES[0]), "direct": 1}, "Inbound.direct is int"),
+        ({**encode(VALUES[0]), "attachments": [{"reference": "x", "kind": "odd"}]}, r"attachments\[0\].kind is str"),
+    ],
+)
+def test_what_nobody_would_send_is_refused(data: object, told: str) -> None:
+    with pytest.raises(ControlError, match=told):
+        decode(data, *EVENTS)
+
+
+@pytest.mark.parametrize(
+    "kind", [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BubbotError)]
+)
+def test_an_error_keeps_its_class(kind: type[BubbotError]) -> None:
+    error = kind.__new__(kind)
+    Exception.__init__(error, "what\nand why")  # some classes write their text themselves
+    found = decode_error(encode_error(error))
+    assert (type(found), str(found)) == (kind, "what\nand why")
+
+
+def test_an_error_keeps_what_it_carries_and_an_unknown_one_its_text() -> None:
+    found = decode_error(encode_error(DeliveryFailed("no", permanent=True, retry_after=2.5)))
+    assert isinstance(found, DeliveryFailed)
+    assert (found.permanent, found.retry_after) == (True, 2.5)
+    assert (type(decode_error({"kind": "newer", "text": "x"})), type(decode_error(7))) == (BubbotError, ControlError)
+
+
+async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = {"text": '"\\\u00e9' * 700_000}
+    assert await carried(long, {"next": 1}) == [long, {"next": 1}, None]
+    monkeypatch.setattr(framing, "MESSAGE_LIMIT", 2 * LINE_LIMIT)
+    with pytest.raises(ConfigError, match="at most 2: stop the bot first"):
+        list(lines({"text": "x" * 2 * LINE_LIMIT}))
+    with pytest.raises(ControlError, match="longer than 2097152 bytes"):
+        await carried({"more": "x" * 700_000}, {"more": "x" * 700_000}, {"more": "x" * 700_000})
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"\xff\n", "not JSON"),
+        (b"[]\n", "not a JSON object"),
+        (b"[" * 200_000 + b"\n", "not JSON"),
+        (b"x" * (LINE_LIMIT + 1), "longer than"),
+        (b'{"more": "a"}\n{"do": 1}\n', "cut off"),
+        (b'{"more": 7}\n', "no text"),
+        (b'{"last": "7"}\n', "not a JSON object"),
+    ],
+)
+async def test_garbage_is_an_error(raw: bytes, told: str) -> None:
+    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    reader.feed_data(raw)
+    reader.feed_eof()
+    with pytest.raises(ControlError, match=told):
+        await read_message(reader)
+
+
+async def test_a_line_without_an_end_is_the_end() -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(b'{"do": "x"}')
+    reader.feed_eof()
+    assert await read_message(reader) is None

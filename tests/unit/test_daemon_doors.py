@@ -1,0 +1,45 @@
+"""Where the daemon and its clients meet: which channel is theirs, and what one of them waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bubbot.channel import Outbound, Part, Receipt
+from bubbot.cli.run_control import _doors
+from bubbot.home import Home
+from bubbot.settings import ModelSettings, Settings
+from bubbot.views.outbox import Intent
+from bubbot.wiring_daemon import open_daemon
+
+SETTINGS = Settings(model=ModelSettings(name="scripted"), channels={"stdin": {"kind": "letters"}})
+WAIT = 10.0
+
+
+async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: Path) -> None:
+    async with open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
+        assert [line.channel for line in daemon.app.lines.values()] == [daemon.remote]
+
+
+async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_path: Path) -> None:
+    async with asyncio.timeout(WAIT), open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
+        line, doors = daemon.app.lines["stdin"], _doors(daemon)
+        go, sent = asyncio.Event(), list[str]()
+
+        async def send(part: Part) -> Receipt:
+            if part.chat == "slow":
+                await go.wait()
+            sent.append(part.chat)
+            return Receipt()
+
+        daemon.remote.send = send  # type: ignore[method-assign]
+        for number, chat in enumerate(("slow", "mine")):
+            parts = tuple(line.channel.parts(Outbound("stdin", chat, "hi")))
+            stored = await line.outbox.say(f"stdin:{chat}", f"k{number}", parts, {})
+            assert isinstance(stored, Intent)
+            line.deliverer.queue(stored)
+        await doors.idle("stdin:mine")
+        assert sent == ["mine"]
+        go.set()
+        await doors.idle("stdin:slow")
+        assert sent == ["mine", "slow"]

@@ -1,0 +1,265 @@
+"""Delivering in the background: in order within a chat, patient, and never stopped by one chat or a bad adapter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bubbot.channel import Outbound, Part, Receipt
+from bubbot.errors import DeliveryFailed, StoreFull
+from bubbot.gateway.outbound import SENDING
+from bubbot.models.scripted import ScriptedModel
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.store import Batch, TapeStore
+from tests.doubles import SteppingClock
+from tests.gateways import Stage, failing, rules
+from tests.turns import Bench, Options, running
+from tests.virtual import virtual
+
+OUTBOX = "bubbot/outbox/test"
+OFFLINE = DeliveryFailed("offline")
+
+
+def delivering(stage: Stage, store: TapeStore | None = None, life: str = "first", **given: Any) -> Any:
+    """A bot that delivers in the background."""
+    options = Options(rules=rules(), **given)
+    return running(store or InMemoryStore(), ScriptedModel(), options, channel=stage, life=life)
+
+
+async def said(bench: Bench, *texts: str, chat: str = "home") -> None:
+    for text in texts:
+        await bench.gate.receive(bench.inbound(text, chat=chat))
+        await bench.app.idle()
+
+
+def in_chat(stage: Stage, chat: str) -> list[str]:
+    return [part.text.removeprefix("You said: ") for part in stage.sent if part.chat == chat]
+
+
+@virtual
+async def test_answers_of_one_chat_keep_their_order_while_one_is_tried_again() -> None:
+    stage = Stage()
+    stage.fail = failing("send", OFFLINE, OFFLINE, OFFLINE)
+    async with delivering(stage) as bench:
+        await said(bench, "one", "two", "three")
+        await bench.quiet(1000)
+        assert in_chat(stage, "home") == ["one", "two", "three"]
+        assert stage.times("send")[0] == pytest.approx(1 + 2 + 2)  # the last wait goes on
+        assert len(await bench.events("outbox/receipt", OUTBOX)) == 3
+
+
+@virtual
+async def test_a_chat_that_cannot_be_reached_keeps_no_other_waiting() -> None:
+    class Blocked(Stage):
+        """Cannot reach one chat."""
+
+        async def send(self, part: Part) -> Receipt:
+            """See `Channel.send`."""
+            if part.chat == "a":
+                raise DeliveryFailed("offline")
+            return await super().send(part)
+
+    stage = Blocked()
+    async with delivering(stage) as bench:
+        await said(bench, "never", chat="a")
+        await said(bench, "at once", chat="b")
+        await asyncio.sleep(1)
+        assert in_chat(stage, "b") == ["at once"]
+        assert bench.deliverer.owes("a")
+        assert not bench.deliverer.owes("b")
+
+
+@virtual
+async def test_a_platform_that_asks_to_wait_is_waited_for() -> None:
+    stage = Stage()
+    stage.fail = failing("send", DeliveryFailed("slowly", retry_after=40.0))
+    async with delivering(stage) as bench:
+        await said(bench, "one")
+        await bench.quiet(1000)
+        assert stage.times("send") == pytest.approx([40.0])
+
+
+@virtual
+async def test_after_its_age_an_intent_is_given_up_with_a_fact_and_the_next_goes_out() -> None:
+    stage, clock = Stage(), SteppingClock()
+    stage.fail = failing("send", *[OFFLINE] * 4)
+    async with delivering(stage, clock=clock) as bench:
+        await said(bench, "one", "two")
+        await asyncio.sleep(4)
+        clock.advance(timedelta(days=2))
+        await bench.quiet(1000)
+        assert [data["reason"] for data in await bench.events("outbox/ended", OUTBOX)] == ["offline"]
+        assert in_chat(stage, "home") == ["two"]
+        assert await bench.outbox.open() == ()
+
+
+@virtual
+async def test_a_refusal_for_good_ends_it_at_once() -> None:
+    stage = Stage()
+    stage.fail = failing("send", DeliveryFailed("blocked", permanent=True))
+    async with delivering(stage) as bench:
+        await said(bench, "one", "two")
+        await bench.quiet()
+        assert in_chat(stage, "home") == ["two"]
+        assert [data["reason"] for data in await bench.events("outbox/ended", OUTBOX)] == ["blocked"]
+
+
+@virtual
+async def test_a_later_process_goes_on_in_order_and_new_answers_come_after() -> None:
+    store, stage = InMemoryStore(), Stage()
+    stage.fail = lambda _: OFFLINE
+    async with delivering(stage, store) as bench:
+        await said(bench, "one", "two")
+    stage.fail = lambda _: None
+    async with delivering(stage, store, "second") as bench:
+        assert await bench.resume() == []
+        await said(bench, "three")
+        await bench.quiet()
+        assert in_chat(stage, "home") == ["one", "two", "three"]
+        assert [data.get("resumed") for data in await bench.events("outbox/receipt", OUTBOX)] == [True, True, None]
+
+
+@virtual
+async def test_a_message_that_showed_the_answer_takes_it_after_a_restart_too() -> None:
+    store, stage = InMemoryStore(), Stage()
+    stage.seen["p9"] = "half …"
+    stage.fail = lambda _: OFFLINE
+    async with delivering(stage, store) as bench:
+        await said(bench, "one")
+        await bench.outbox.live(1, "test:home", "p9")
+    stage.fail = lambda _: None
+    async with delivering(stage, store, "second") as bench:
+        await bench.resume()
+        await bench.quiet()
+        assert (stage.seen, stage.sent) == ({"p9": "You said: one"}, [])
+
+
+@virtual
+async def test_a_message_that_cannot_be_changed_now_is_waited_for_and_one_that_is_gone_is_not() -> None:
+    for error, sent in ((OFFLINE, []), (DeliveryFailed("gone", permanent=True), ["You said: one"])):
+        stage = Stage()
+        stage.seen["p9"] = "half …"
+        stage.fail = failing("edit", error)
+        async with delivering(stage) as bench:
+            await bench.outbox.live(1, "test:home", "p9")
+            await said(bench, "one")
+            await bench.quiet(100)
+            assert stage.texts == sent
+            assert "You said: one" in stage.seen.values()
+
+
+@virtual
+async def test_locks_of_quiet_chats_are_forgotten() -> None:
+    stage = Stage()
+    async with delivering(stage) as bench:
+        for number in range(20):
+            await said(bench, "x", chat=str(number))
+        await bench.quiet()
+        assert len(bench.deliverer._locks) == 0
+
+
+class TestPoison:
+    @pytest.mark.parametrize("error", [RuntimeError("a defect"), asyncio.CancelledError(), TimeoutError(), KeyError()])
+    def test_whatever_sending_raises_it_is_tried_again(self, error: Exception) -> None:
+        @virtual
+        async def test() -> None:
+            stage = Stage()
+            stage.fail = failing("send", error, error)
+            async with delivering(stage) as bench:
+                await said(bench, "one", "two")
+                await bench.quiet(1000)
+                assert in_chat(stage, "home") == ["one", "two"]
+
+        test()
+
+    @virtual
+    async def test_a_sending_that_hangs_is_given_up_and_tried_again(self) -> None:
+        stage = Stage()
+        stage.hang = {"send"}
+        async with delivering(stage) as bench:
+            await said(bench, "one")
+            await asyncio.sleep(SENDING / 2)
+            stage.hang = set()
+            await bench.quiet(1000)
+            assert stage.times("send") == pytest.approx([SENDING + 1])
+
+    @virtual
+    async def test_a_receipt_that_is_none_is_one_without_an_id(self) -> None:
+        class Wordless(Stage):
+            """Returns nothing."""
+
+            async def send(self, part: Part) -> Receipt:
+                """See `Channel.send`."""
+                await super().send(part)
+                return None  # type: ignore[return-value]
+
+        stage = Wordless()
+        async with delivering(stage) as bench:
+            await said(bench, "one", "two")
+            await bench.quiet()
+            assert in_chat(stage, "home") == ["one", "two"]
+            assert await bench.outbox.open() == ()
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_an_answer_that_cannot_be_cut_is_sent_whole(self, fails: bool) -> None:
+        class Uncut(Stage):
+            """Cuts everything into nothing, or not at all."""
+
+            def parts(self, outbound: Outbound) -> Sequence[Part]:
+                """See `Channel.parts`."""
+                if fails:
+                    raise ValueError("a defect")
+                return []
+
+        @virtual
+        async def test() -> None:
+            stage = Uncut()
+            async with delivering(stage) as bench:
+                await said(bench, "one", ",stop")
+                await bench.quiet()
+                assert stage.texts == ["You said: one", "Nothing is running here."]
+                await bench.deliverer.tell(Outbound("test", "home", "a notice"))
+                assert stage.texts[2:] == ["a notice"]
+
+        test()
+
+
+class Filling(InMemoryStore):
+    """A disk that may be full."""
+
+    full = False
+
+    async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.append`."""
+        if self.full:
+            raise StoreFull("the disk is full")
+        return await super().append(batches)
+
+
+@virtual
+async def test_a_full_disk_does_not_send_the_same_answer_at_every_start() -> None:
+    store, stage = Filling(), Stage()
+    stage.fail = lambda _: OFFLINE
+    async with delivering(stage, store) as bench:
+        await said(bench, "one")
+    stage.fail = lambda _: None
+    store.full = True
+
+    async def start(life: str) -> None:
+        async with delivering(stage, store, life) as bench:
+            await bench.resume()
+            await bench.quiet()
+
+    for life in ("second", "third"):
+        with pytest.raises(ExceptionGroup) as caught:
+            await start(life)
+        assert caught.group_contains(StoreFull)
+    assert stage.sent == []
+    store.full = False
+    await start("last")
+    assert in_chat(stage, "home") == ["one"]

@@ -1,0 +1,74 @@
+"""What is heard on the wire; litellm itself is not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bubbot.models.litellm_wire import Ending
+
+STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+BEGUN = {"type": "message_start", "message": {"id": "msg_1"}}
+
+
+async def heard(*lines: str | bytes) -> Ending:
+    async def below() -> AsyncIterator[str | bytes]:
+        for line in lines:
+            yield line
+
+    ending = Ending()
+    assert [line async for line in ending.through(below())] == list(lines)
+    return ending
+
+
+def events(*given: Any) -> list[str]:
+    return [line for one in given for line in (f"data: {json.dumps(one)}", "")]
+
+
+@pytest.mark.parametrize("found", ["stop", "length", None])
+async def test_a_protocol_it_does_not_know_is_litellms_business(found: str | None) -> None:
+    ending = await heard(*events({"choices": [{"finish_reason": None}]}), "data: [DONE]", "")
+    assert ending.finish(found) == found
+
+
+async def test_an_end_counts_once_the_last_event_is_there() -> None:
+    assert (await heard(*events(BEGUN, STOPPED))).finish("stop") is None
+    assert (await heard(*events(BEGUN, {"type": "message_stop"}))).finish("stop") is None
+    assert (await heard(*events(BEGUN, STOPPED, {"type": "message_stop"}))).finish("stop") == "stop"
+
+
+async def test_an_event_over_several_lines_and_one_without_an_empty_line_are_read() -> None:
+    lines: list[str | bytes] = ['data: {"candidates":', b'data: [{"finishReason": "STOP"}]}']
+    assert (await heard(*lines)).reason == "STOP"
+
+
+async def test_half_an_event_says_nothing() -> None:
+    ending = await heard(*events({"candidates": [{}]}), 'data: {"candidates": [{"finishReason": "STOP"')
+    assert ending.finish("stop") is None
+
+
+async def test_an_argument_that_is_called_like_an_end_is_none() -> None:
+    part = {"functionCall": {"name": "f", "args": {"finishReason": "STOP"}}}
+    ending = await heard(*events({"candidates": [{"content": {"parts": [part]}}]}))
+    assert ending.finish("stop") is None
+
+
+async def test_a_stream_that_is_made_later_is_listened_to() -> None:
+    async def below() -> AsyncIterator[str]:
+        for line in events({"candidates": [{"finishReason": "MAX_TOKENS"}]}):
+            yield line
+
+    async def make(client: str) -> Any:
+        assert client == "c"
+        return SimpleNamespace(streaming_response=below())
+
+    chunks: Any = SimpleNamespace(completion_stream=None, make_call=make)
+    ending = Ending()
+    ending.listen(chunks)
+    made = await chunks.make_call(client="c")
+    assert [line async for line in made.streaming_response]
+    assert (ending.reason, ending.finish("length")) == ("MAX_TOKENS", "length")

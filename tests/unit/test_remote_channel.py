@@ -1,0 +1,328 @@
+"""The channel whose adapters are elsewhere: who is shown an answer, whose receipt counts, and what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from bubbot.channel import (
+    Channel,
+    ChannelEvent,
+    CommandInfo,
+    Inbound,
+    Outbound,
+    Part,
+    Preview,
+    Previews,
+    Receipt,
+    Receive,
+    Sender,
+    Stop,
+    TextShown,
+    TurnEnded,
+    TurnStarted,
+    Unparsed,
+)
+from bubbot.control.chat import ChatEnd
+from bubbot.control.client import connected
+from bubbot.control.codec import JsonObject, encode
+from bubbot.control.peer import Peer
+from bubbot.errors import ConfigError, ControlError, DeliveryFailed
+from bubbot.gateway import remote as module
+from bubbot.gateway.control import ControlServer
+from bubbot.gateway.remote import Doors, RemoteChannel
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import event
+from bubbot.tape.service import TapeService
+from bubbot.turn import TurnResult
+from tests.doubles import CountingIds, SteppingClock
+
+WAIT = 10.0
+HOME = "stdin:home"
+
+
+class Screen:
+    """An adapter at a client that keeps what it is shown."""
+
+    name = "stdin"
+
+    def __init__(self, failure: DeliveryFailed | None = None) -> None:
+        self.shown: asyncio.Queue[str] = asyncio.Queue()
+        self.previews: asyncio.Queue[Preview] = asyncio.Queue()
+        self.failure = failure
+        self.stuck = False
+
+    async def run(self, receive: Receive) -> None:
+        """Reads nothing."""
+
+    def parts(self, outbound: Outbound) -> Sequence[Part]:
+        """See `Channel`."""
+        return [Part(outbound.chat, outbound.text)]
+
+    async def send(self, part: Part) -> Receipt:
+        """Shows it, or fails, or never returns."""
+        if self.failure:
+            raise self.failure
+        if self.stuck:
+            await asyncio.get_running_loop().create_future()
+        self.shown.put_nowait(part.text)
+        return Receipt("r1")
+
+    def preview(self, session: str, event: Preview) -> None:
+        """Keeps it."""
+        assert session == HOME
+        self.previews.put_nowait(event)
+
+
+class Bench:
+    """A remote channel behind a real server, and a bot that does nothing by itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.remote = RemoteChannel("stdin")
+        self.events: list[ChannelEvent] = []
+        self.accepted: asyncio.Queue[tuple[Inbound, asyncio.Future[TurnResult]]] = asyncio.Queue()
+        self.quiet, self.sent = asyncio.Event(), asyncio.Event()
+        self.sent.set()
+        self.left = asyncio.Event()
+        store = InMemoryStore()
+        self.tape = TapeService(store, "t", now=SteppingClock(), new_id=CountingIds("id"), session=HOME)
+
+    async def receive(self, found: ChannelEvent) -> None:
+        """What the gate does."""
+        self.events.append(found)
+
+    async def accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+        """Accepts everything but what says "again"."""
+        if inbound.text == "again":
+            return None
+        result: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
+        self.accepted.put_nowait((inbound, result))
+        return result
+
+    def forget(self, peer: Peer) -> None:
+        """Passes on that a client has gone."""
+        self.remote.left(peer)
+        self.left.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serves until the block ends."""
+
+        async def notice(session: str) -> str:
+            return f"this is {session}"
+
+        async def owed(_session: str) -> int:
+            await self.remote.send(Part("home", "owed"))
+            return 2
+
+        async def idle(_session: str) -> None:
+            await self.quiet.wait()
+
+        async def delivered(_chat: str) -> None:
+            await self.sent.wait()
+
+        commands = [CommandInfo("help", "says")]
+        doors = Doors(self.accept, notice, owed, idle, delivered, lambda: commands, lambda _: self.tape)
+        running = asyncio.create_task(self.remote.run(self.receive))
+        async with asyncio.timeout(WAIT), ControlServer(self.remote.handlers(doors), self.forget).listening(self.path):
+            yield
+        running.cancel()
+
+    @asynccontextmanager
+    async def chat(self, screen: Screen | None = None) -> AsyncIterator[tuple[ChatEnd, Screen]]:
+        """A client that has opened the session."""
+        end, screen = ChatEnd(HOME), screen or Screen()
+        async with connected(str(self.path), end.answer, end.heard) as peer:
+            assert await end.opened(peer, screen) == "this is stdin:home"
+            yield end, screen
+
+    @asynccontextmanager
+    async def asker(self, shown: list[JsonObject]) -> AsyncIterator[Peer]:
+        """A client such as `bubbot ask`."""
+
+        async def answer(_peer: Peer, _do: str, body: JsonObject) -> JsonObject:
+            shown.append(body)
+            return {}
+
+        async with connected(str(self.path), answer) as peer:
+            yield peer
+
+
+def said(text: str, external_id: str = "1") -> Inbound:
+    """A message of the session."""
+    return Inbound("stdin", external_id, "home", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
+
+
+def answer_to(external_id: str, text: str = "hello") -> Part:
+    """What answers a message."""
+    return Part("home", text, reply_to=external_id)
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A socket in a private folder with a short name."""
+    folder = Path(tempfile.mkdtemp())
+    yield folder / "s"
+    rmtree(folder)
+
+
+@pytest.fixture
+async def bot(path: Path) -> AsyncIterator[Bench]:
+    made = Bench(path)
+    async with made.running():
+        yield made
+
+
+def test_it_is_a_channel_with_previews() -> None:
+    made: Channel = RemoteChannel("stdin")
+    assert isinstance(made, Previews)
+    text = "x" * 100_000
+    assert list(made.parts(Outbound("stdin", "home", text, reply_to="1"))) == [answer_to("1", text)]
+
+
+async def test_what_a_client_receives_is_accepted_here_and_the_answer_is_shown_there(bot: Bench) -> None:
+    async with bot.chat() as (end, screen):
+        assert end.commands == (CommandInfo("help", "says"),)
+        assert await end.owed() == 2
+        events: list[ChannelEvent] = [said("hi"), Unparsed("stdin", "2", "home", b"\xff", "why"), Stop("stdin", "home")]
+        for one in events:
+            await end.receive(one)
+        assert bot.events == events
+        assert await bot.remote.send(answer_to("1")) == Receipt("r1")
+        assert [screen.shown.get_nowait() for _ in range(2)] == ["owed", "hello"]
+        idle = asyncio.create_task(end.idle())
+        bot.quiet.set()
+        await idle
+
+
+async def test_without_a_client_it_waits_and_is_no_permanent_failure(bot: Bench) -> None:
+    for _ in range(2):
+        with pytest.raises(DeliveryFailed, match="nobody has this chat open") as failed:
+            await bot.remote.send(answer_to("1"))
+        assert not failed.value.permanent
+        async with bot.chat() as (end, screen):
+            await end.receive(said("hi"))
+            await bot.remote.send(answer_to("1", "late"))
+            assert screen.shown.get_nowait() == "late"
+            with pytest.raises(DeliveryFailed, match="nobody"):
+                await bot.remote.send(Part("elsewhere", "x", reply_to="1"))
+        await bot.left.wait()
+        bot.left.clear()
+        assert (bot.remote._attached, bot.remote._asked) == ({}, {})
+
+
+async def test_of_two_clients_the_one_that_asked_gives_the_receipt_and_the_other_gets_a_copy(bot: Bench) -> None:
+    async with bot.chat() as (asking, first), bot.chat(Screen(DeliveryFailed("no"))) as (_, second):
+        await asking.receive(said("hi"))
+        await bot.remote.send(answer_to("1"))
+        assert first.shown.get_nowait() == "hello"
+        second.failure = None
+        await bot.remote.send(answer_to("1", "more"))
+        assert await second.shown.get() == "more"
+        await bot.remote.send(Part("home", "unasked"))
+        assert (await second.shown.get(), await first.shown.get(), await first.shown.get()) == (
+            "unasked",
+            "more",
+            "unasked",
+        )
+
+
+async def test_where_the_one_that_asked_is_gone_another_gets_the_answer(bot: Bench) -> None:
+    async with bot.chat() as (_, screen):
+        async with bot.asker([]) as peer:
+            asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
+            _, result = await bot.accepted.get()
+        await asyncio.gather(asking, return_exceptions=True)
+        await bot.remote._asked["1"].peer.gone.wait()
+        await bot.remote.send(answer_to("1"))
+        assert screen.shown.get_nowait() == "hello"
+        result.set_result(TurnResult("t1", "silent"))
+
+
+async def test_what_a_client_cannot_show_stays_open(bot: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bot.chat(Screen(DeliveryFailed("the pipe is gone"))):
+        with pytest.raises(DeliveryFailed, match="the pipe is gone"):
+            await bot.remote.send(answer_to("1"))
+    monkeypatch.setattr(module, "RECEIPT_WAIT", 0.05)
+    stuck = Screen()
+    stuck.stuck = True
+    async with bot.chat(stuck):
+        with pytest.raises(DeliveryFailed, match="no answer within") as failed:
+            await bot.remote.send(answer_to("1"))
+        assert not failed.value.permanent
+        with pytest.raises(DeliveryFailed, match="nobody"):
+            await bot.remote.send(answer_to("1"))
+
+
+async def test_previews_go_to_every_client_in_order(bot: Bench) -> None:
+    bot.remote.preview(HOME, TurnStarted())
+    async with bot.chat() as (_, first), bot.chat() as (_, second):
+        shown: list[Preview] = [TurnStarted(), TextShown("a"), TextShown("b"), TurnEnded("answered")]
+        for one in shown:
+            bot.remote.preview(HOME, one)
+            bot.remote.preview("stdin:other", one)
+        for screen in (first, second):
+            assert [await screen.previews.get() for _ in shown] == shown
+
+
+async def test_ask_is_shown_the_text_with_how_the_turn_ended(bot: Bench) -> None:
+    shown: list[JsonObject] = []
+    async with bot.asker(shown) as peer:
+        asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
+        _, result = await bot.accepted.get()
+        stored = await bot.tape.append(
+            [event("turn/start", {"attempt": 1}, turn="t1"), event("turn/end", {"status": "answered"}, turn="t1")]
+        )
+        await bot.remote.send(answer_to("1"))
+        ended = {"turn": "t1", "status": "answered", "text": "hello", "entries": [1, 2]}
+        assert [one["result"] for one in shown] == [ended]
+        result.set_result(TurnResult("t1", "answered", "hello", stored))
+        assert await asking == ended
+        asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi", "2"))}))
+        _, result = await bot.accepted.get()
+        result.set_result(TurnResult("t2", "silent"))
+        assert await asking == {"turn": "t2", "status": "silent", "text": "", "entries": []}
+
+
+async def test_ask_is_answered_when_the_answer_was_shown_even_where_it_is_delivered_later(bot: Bench) -> None:
+    shown: list[JsonObject] = []
+    async with bot.asker(shown) as peer:
+        asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
+        _, result = await bot.accepted.get()
+        result.set_result(TurnResult("t1", "answered", "hello"))
+        await peer.request("event", {"event": encode(Stop("stdin", "home"))})  # answers come in order
+        assert not asking.done()
+        await bot.remote.send(answer_to("1"))
+        assert (await asking)["text"] == shown[0]["result"]["text"] == "hello"
+
+
+async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
+    async with bot.asker([]) as peer:
+        for do in ("open", "owed", "idle"):
+            for session in ("telegram:42", 7, None):
+                with pytest.raises(ControlError, match="is no session of the channel"):
+                    await peer.request(do, {"session": session})
+        with pytest.raises(ControlError, match="of the channel 'telegram'"):
+            await peer.request("event", {"event": encode(Stop("telegram", "42"))})
+        with pytest.raises(ControlError, match="of the channel 'telegram'"):
+            await peer.request("ask", {"inbound": {**encode(said("x")), "channel": "telegram"}})
+        with pytest.raises(ControlError, match="none of"):
+            await peer.request("event", {})
+        with pytest.raises(ConfigError, match="accepted before"):
+            await peer.request("ask", {"inbound": encode(said("again"))})
+    assert bot.events == []
+
+
+async def test_who_asked_is_forgotten_in_the_end(bot: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ASKED", 2)
+    async with bot.chat() as (end, _):
+        for number in range(5):
+            await end.receive(said("hi", str(number)))
+        assert list(bot.remote._asked) == ["3", "4"]

@@ -1,0 +1,136 @@
+"""Where answers are cut, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from channels.long_blocks import Long, to_files
+from channels.markdown import parse
+from channels.marked import Mark, Marked, at_most, utf16
+from channels.split import split
+from channels.split_source import split_source
+
+
+def texts(text: str, limit: int) -> list[str]:
+    return [piece.text for piece in split(Marked(text), limit, utf16)]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "pieces"),
+    [
+        ("one two\n\nthree. four\nfive", 20, ["one two", "three. four\nfive"]),
+        ("one. two\nthree four", 14, ["one. two", "three four"]),
+        ("one. two three four", 14, ["one.", "two three four"]),
+        ("one two three four", 14, ["one two three", "four"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+        ("今天很好。明天也很好。", 8, ["今天很好。", "明天也很好。"]),
+        ("ok\n\n" + "x" * 30, 20, ["ok", "x" * 20, "x" * 10]),
+        ("a\n   \n\n  b c", 6, ["a", "  b c"]),
+        ("😀😀😀", 5, ["😀😀", "😀"]),
+        ("👩‍👩‍👧👩‍👩‍👧", 12, ["👩‍👩‍👧", "👩‍👩‍👧"]),
+        ("e\u0301e\u0301e\u0301", 5, ["e\u0301e\u0301", "e\u0301"]),
+        ("שלום לכולם", 6, ["שלום", "לכולם"]),
+        ("\ud83d\ude00\ud83d\ude00", 3, ["\ud83d\ude00", "\ud83d\ude00"]),
+        ("a" + "\u0301" * 70, 40, ["a" + "\u0301" * 39, "\u0301" * 31]),
+        ("   \n ", 20, []),
+    ],
+)
+def test_it_is_cut_at(text: str, limit: int, pieces: list[str]) -> None:
+    assert texts(text, limit) == pieces
+
+
+def test_a_mark_is_closed_and_opened_again_with_all_it_has() -> None:
+    pieces = split(parse("abc\n\n```py\none\n  two\n\n three\n```\nend"), 9, utf16)
+    assert [piece.text for piece in pieces] == ["abc", "one\n  two", "\n three", "end"]
+    assert pieces[1].marks == (Mark(0, 9, "pre", "py"),)
+    assert pieces[2].marks == (Mark(0, 7, "pre", "py"),)
+    links = split(Marked("ab cd", (Mark(0, 5, "link", url="u"),)), 3, utf16)
+    assert [piece.marks for piece in links] == [(Mark(0, 3, "link", url="u"),), (Mark(0, 2, "link", url="u"),)]
+
+
+def test_a_piece_ends_before_it_has_too_many_marks() -> None:
+    text = "ab " * 30
+    marks = tuple(Mark(at, at + 2, "bold") for at in range(0, 90, 3))
+    pieces = split(Marked(text, marks), 60, most=10)
+    assert [len(piece.marks) for piece in pieces] == [10, 10, 10]
+
+
+def test_marks_that_say_least_are_left_out_first() -> None:
+    marks = (Mark(0, 1, "italic"), Mark(1, 2, "bold"), Mark(2, 3, "link", url="u"))
+    assert [mark.kind for mark in at_most(Marked("abc", marks), 2).marks] == ["bold", "link"]
+
+
+def test_a_limit_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"limit is 1: .* use 2 or more"):
+        split(Marked("a"), 1)
+    with pytest.raises(ValueError, match=r"limit is 63: .* use 64 or more"):
+        split_source("a", 63)
+
+
+def code(marker: str, lines: int, lead: str = "") -> str:
+    body = "\n".join(f"{lead}line {number}" for number in range(lines))
+    return f"{lead}{marker}py\n{body}\n{lead}{marker}"
+
+
+@pytest.mark.parametrize("marker", ["```", "~~~", "`````"])
+def test_a_fence_is_closed_and_opened_again(marker: str) -> None:
+    pieces = split_source(f"Look:\n\n{code(marker, 30)}\n\nDone.", 100)
+    assert len(pieces) == 3
+    assert pieces[0].startswith(f"Look:\n\n{marker}py\nline 0\n")
+    assert all(piece.startswith(f"{marker}py\nline") for piece in pieces[1:])
+    assert all(piece.endswith(f"\n{marker}") for piece in pieces[:-1])
+    assert pieces[-1].endswith(f"line 29\n{marker}\n\nDone.")
+
+
+def test_a_block_that_fits_is_kept_whole() -> None:
+    assert split_source("word " * 14 + "\n\n" + code("```", 8), 90) == [("word " * 14).rstrip(), code("```", 8)]
+
+
+def test_a_block_in_a_list_is_moved_out_where_its_list_is_no_more() -> None:
+    pieces = split_source("- " + "word " * 25 + "\n\n" + code("```", 3, "   ") + "\n" + "x" * 90, 100)
+    assert pieces[0].startswith("- word")
+    assert pieces[1].endswith("word \n\n" + code("```", 3))
+    assert pieces[-1] == "x" * 90
+
+
+def test_half_an_inline_code_does_not_become_a_fence() -> None:
+    pieces = split_source("word " * 15 + "``` a ` b " + "word " * 15 + "```", 80)
+    assert len(pieces) == 3
+    assert not any(line.startswith("```") and "`" not in line[3:] for piece in pieces for line in piece.split("\n"))
+
+
+def test_a_line_is_not_cut_where_its_rest_would_open_a_fence() -> None:
+    pieces = split_source("word " * 12 + "```python a\nb ``` " + "end " * 20, 64)
+    assert pieces[1].startswith("word ```python a")
+
+
+def test_a_long_line_after_a_fence_is_text() -> None:
+    pieces = split_source("```py " + "about it " * 20 + "\nx = 1\n```", 64)
+    assert " ".join(pieces).split() == ["py", *["about", "it"] * 20, "```py", "x", "=", "1", "```"]
+
+
+def test_a_fence_that_never_ends_is_closed() -> None:
+    assert all(piece.count("```") == 2 for piece in split_source("```py\n" + "x = 1\n" * 40, 100))
+
+
+def test_long_code_is_a_file_and_short_code_is_none() -> None:
+    body = "x = 1\n" * 81
+    text, files = to_files(f"Here:\n```python\n{body}```\nand\n```js\ny\n```")
+    assert text == "Here:\n\n📎 code-1.py\n\nand\n```js\ny\n```"
+    assert [(file.name, file.media_type, file.text) for file in files] == [("code-1.py", "text/plain", body)]
+    assert to_files("```\n" + "x" * 3001 + "\n```")[1][0].name == "code-1.txt"
+    assert to_files(f"```sh\n{body}```", taken=["code-1.py"])[1][0].name == "code-2.sh"
+
+
+def test_long_code_in_a_list_or_a_quote_leaves_its_reference_there() -> None:
+    body = "  x = 1\n" * 81
+    assert to_files(f"- ```json\n{body}  ```\n- b")[0] == "- 📎 code-1.json\n\n- b"
+    assert to_files("> a\n> ```\n" + "> x\n" * 81 + "> ```")[0] == "> a\n>\n> 📎 code-1.txt\n>"
+
+
+def test_a_long_wide_table_is_a_file_with_its_lines() -> None:
+    table = "| a | b |\n|---|---|\n" + f"| {'x' * 40} | y |\n" * 21
+    text, files = to_files(f"Look\n\n{table}\nend")
+    assert [(file.name, file.media_type, file.text) for file in files] == [("table-1.md", "text/markdown", table)]
+    assert parse(text).text == "Look\n\n📎 table-1.md\n\nend"
+    assert to_files(table, Long(rows=21))[1] == ()

@@ -1,0 +1,121 @@
+"""Supervision: work that fails is run again, at a bearable pace, until it is refused or cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from bubbot import supervise as module
+from bubbot.errors import ChannelRefused
+from bubbot.supervise import Pace, supervise
+
+STEADY = Pace(lambda: 0.5)
+
+
+class Work:
+    """Ends as it is told, one time after another; what is None returns."""
+
+    def __init__(self, *ends: BaseException | None) -> None:
+        self.ends = list(ends)
+        self.waits: list[float] = []
+
+    async def __call__(self) -> None:
+        end = self.ends.pop(0)
+        if end is not None:
+            raise end
+
+    async def sleep(self, seconds: float) -> None:
+        """Notes the wait, and does not wait."""
+        self.waits.append(seconds)
+
+    async def run(self, pace: Pace = STEADY) -> None:
+        """Under supervision."""
+        async with asyncio.timeout(5):
+            await supervise("the work", self, pace, fatal=(ChannelRefused,), sleep=self.sleep)
+
+
+async def test_work_that_returns_is_not_run_again() -> None:
+    work = Work(None, RuntimeError())
+    await work.run()
+    assert (len(work.ends), work.waits) == (1, [])
+
+
+async def test_each_failure_waits_twice_as_long_up_to_a_limit() -> None:
+    work = Work(*[OSError("down")] * 9, None)
+    await work.run()
+    assert work.waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+@pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.75), (1.0, 1.25)])
+async def test_waits_are_spread(chance: float, factor: float) -> None:
+    work = Work(OSError(), None)
+    await work.run(Pace(lambda: chance))
+    assert work.waits == [factor]
+
+
+def test_many_failures_are_no_overflow() -> None:
+    assert STEADY.wait(100_000) == 60
+
+
+async def test_work_that_was_well_for_long_begins_at_the_shortest_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEALTHY_AFTER", -1.0)
+    work = Work(OSError(), OSError(), OSError(), None)
+    await work.run()
+    assert work.waits == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ChannelRefused("token"),
+        ExceptionGroup("many", [OSError(), ChannelRefused("token")]),
+        ExceptionGroup("outer", [ExceptionGroup("inner", [ChannelRefused("token")])]),
+    ],
+)
+async def test_a_refusal_ends_it_also_out_of_a_group(error: Exception) -> None:
+    work = Work(OSError(), error, None)
+    with pytest.raises(ChannelRefused, match="token"):
+        await work.run()
+    assert len(work.waits) == 1
+
+
+@pytest.mark.parametrize("error", [ExceptionGroup("many", [OSError()]), asyncio.CancelledError(), KeyError("x")])
+async def test_whatever_else_it_raises_it_is_run_again(error: BaseException) -> None:
+    work = Work(error, None)
+    await work.run()
+    assert work.waits == [1]
+
+
+@pytest.mark.parametrize("where", ["work", "wait"])
+async def test_being_cancelled_ends_it(where: str) -> None:
+    entered = asyncio.Event()
+
+    async def stand() -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async def fail() -> None:
+        raise OSError("down")
+
+    async def sleep(_: float) -> None:
+        await stand()
+
+    work: Callable[[], Awaitable[None]] = stand if where == "work" else fail
+    task = asyncio.create_task(supervise("the work", work, STEADY, sleep=sleep))
+    async with asyncio.timeout(5):
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_each_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await Work(OSError("down"), ValueError("odd"), None).run()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the work failed (OSError: down); again in 1 seconds",
+        "the work failed (ValueError: odd); again in 2 seconds",
+    ]

@@ -1,0 +1,83 @@
+"""What Telegram says, and what the port calls it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from channels.telegram_errors import (
+    Refusal,
+    Unreachable,
+    delivery_failed,
+    fetch_failed,
+    refusal,
+    token_refused,
+)
+
+TOKEN = "4242:SECRET-token"
+
+
+def read(code: int, description: str, **parameters: Any) -> Refusal:
+    body: dict[str, Any] = {"ok": False, "error_code": code, "description": description}
+    if parameters:
+        body["parameters"] = parameters
+    return refusal(code, json.dumps(body).encode(), TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("error", "permanent", "retry_after"),
+    [
+        (read(400, "Bad Request: chat not found"), True, None),
+        (read(400, "Bad Request: message is too long"), True, None),
+        (read(403, "Forbidden: bot was blocked by the user"), True, None),
+        (read(413, "Request Entity Too Large"), True, None),
+        (read(429, "Too Many Requests: retry after 14", retry_after=14), False, 14.0),
+        (read(429, "Too Many Requests"), False, 1.0),
+        (read(401, "Unauthorized"), False, None),
+        (read(404, "Not Found"), False, None),
+        (read(500, "Internal Server Error"), False, None),
+        (refusal(502, b"<html>", TOKEN), False, None),
+        (Unreachable("the connection failed (ConnectError)"), False, None),
+    ],
+)
+def test_deliveries(error: Refusal | Unreachable, permanent: bool, retry_after: float | None) -> None:
+    failed = delivery_failed(error)
+    assert (failed.permanent, failed.retry_after) == (permanent, retry_after)
+    assert (error.description if isinstance(error, Refusal) else str(error)) in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "permanent"),
+    [
+        (read(400, "Bad Request: file is too big"), "larger than the 20 MB", True),
+        (read(400, "Bad Request: wrong file_id or the file is temporarily unavailable"), "wrong file_id", True),
+        (read(500, "Internal Server Error"), "500", False),
+        (read(429, "Too Many Requests: retry after 3", retry_after=3), "429", False),
+        (Unreachable("the connection failed (ReadError)"), "ReadError", False),
+    ],
+)
+def test_fetches(error: Refusal | Unreachable, said: str, permanent: bool) -> None:
+    failed = fetch_failed(error)
+    assert said in str(failed)
+    assert failed.permanent is permanent
+
+
+def test_only_the_bot_api_itself_can_refuse_a_token() -> None:
+    assert token_refused(read(401, "Unauthorized"))
+    assert token_refused(read(404, "Not Found"))
+    assert not token_refused(refusal(404, b"<html>nginx</html>", TOKEN))
+    assert not token_refused(refusal(404, b"[]", TOKEN))
+    assert not token_refused(read(403, "Forbidden"))
+
+
+def test_a_chat_that_moved_is_named() -> None:
+    error = read(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=-1001)
+    assert error.migrate_to == "-1001"
+
+
+def test_what_telegram_says_is_searched_for_the_token_and_cut() -> None:
+    error = read(400, f"Bad Request: https://example.org/bot{TOKEN}/x " + "y" * 1000)
+    assert TOKEN not in error.description
+    assert len(error.description) == 300

@@ -1,0 +1,50 @@
+"""An event loop whose time passes only while there is nothing to do, and then at once: waits cost nothing, and what
+happens first does not depend on the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
+
+Given = ParamSpec("Given")
+
+
+class _Selector(selectors.DefaultSelector):
+    """Never sleeps while a time is waited for; says how long that would have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """See `BaseSelector.select`."""
+        found = super().select(None if timeout is None else 0)
+        if not found and timeout is not None and timeout > 0:
+            self.slept += timeout
+        return found
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """See the module. Not for work in threads while a time is waited for."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        """Seconds since the loop was made, as its tasks see them."""
+        return self._virtual.slept
+
+
+def virtual(test: Callable[Given, Coroutine[Any, Any, None]]) -> Callable[Given, None]:
+    """Runs an asynchronous test on a loop of its own whose waits cost nothing."""
+
+    @wraps(test)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
