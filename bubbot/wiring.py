@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Channel, CommandInfo, Inbound, kept_aside
+from bubbot.channel import Channel, CommandInfo, Inbound, Reports, kept_aside
 from bubbot.errors import ConfigError, ModelError
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules
@@ -244,8 +244,7 @@ def _assembled(
 ) -> tuple[AppRuntime, Toolbox]:
     store, lines, texts = ports.store, ports.lines, ports.texts
     show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
-    traces = [tape for line in lines.values() for tape in (line.inbox.name, line.outbox.name)]
-    toolbox, loop = _loop(settings, home, ports.models, traces, wrap, show=show)
+    toolbox, loop = _loop(settings, home, ports, wrap, show=show)
 
     async def deliver(channel: str, intent: Intent) -> None:
         await lines[channel].deliver(intent)
@@ -272,10 +271,10 @@ def _assembled(
     return runtime, toolbox
 
 
-def _loop(
-    settings: Settings, home: Home, models: SessionModels, traces: Sequence[str], wrap: Wrap, *, show: Show
-) -> tuple[Toolbox, AgentLoop]:
+def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
+    models, channels = ports.models, {name: line.channel for name, line in ports.lines.items()}
+    traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
         models.of,
@@ -294,7 +293,9 @@ def _loop(
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            *status_tools(models),
+            *status_tools(
+                models, lambda: {name: one.health() for name, one in channels.items() if isinstance(one, Reports)}
+            ),
             reset_tool(
                 traces,
                 lambda session, text: _export(home, session, text),
