@@ -81,7 +81,7 @@ def _guilds(value: object) -> object:
         except (ValueError, RecursionError):
             raise ValueError("ids with tables, or a list of ids") from None
     tables = value if isinstance(value, Mapping) else {one: {"open": True} for one in _listed(value)}
-    if not all(isinstance(table, Mapping) for table in tables.values()):
+    if not all(isinstance(table, Mapping | GuildSettings) for table in tables.values()):
         raise ValueError("a table for each id, such as [channels.discord.guilds.42]")
     try:
         return {numeric_id(one): dict(table) for one, table in tables.items()}
@@ -116,9 +116,6 @@ class ChannelSettings(Section):
         default=True, description="Whether strangers in a direct chat get a code to show to the owner."
     )
     bots: IdList = Field(default=[], description="Other bots that may speak, by numeric id.")
-    guilds: Guilds = Field(
-        default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."
-    )
     debounce: Number = Field(
         default=1.0, ge=0, le=60, description="Seconds to wait for more of a message; where not set, 0 for `stdin`."
     )
@@ -133,6 +130,9 @@ class ChannelSettings(Section):
     )
     per_chat: Whole = Field(default=2, ge=1, le=100, description="Turns of one chat at once, over its threads.")
     live: bool = Field(default=True, description="Whether answers are shown while they are written.")
+    guilds: Guilds = Field(
+        default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."
+    )
 
 
 def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:

@@ -141,7 +141,7 @@ class Admission:
         if not is_id(inbound.sender.id):
             return Silence("no numeric id")
         if self._is_listed(inbound.chat, self._space(inbound).ignored):
-            return Silence("ignored chat")
+            return Silence("ignored")
         if inbound.sender.bot:
             return self._of_bot(inbound)
         role = self._role(inbound)
