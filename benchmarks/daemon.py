@@ -26,7 +26,8 @@ from bubbot.gateway.line import Line, LineRules
 from bubbot.home import Home
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import Maker, Wrap, open_bot
+from bubbot.wiring import Wrap, open_bot
+from bubbot.wiring_lines import Maker
 from tests.botapi.server import Server
 from tests.e2e.daemon import configured, started
 

@@ -121,6 +121,11 @@ class Access:
         listed = self._configured.get(channel, NOBODY).role(sender_id)
         return higher(listed, self._state.role(channel, sender_id))
 
+    def people(self, channel: str) -> tuple[str, ...]:
+        """The numeric ids of those who may speak on a channel, configured or granted."""
+        granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
+        return tuple(dict.fromkeys([*self._configured.get(channel, NOBODY).people(), *granted]))
+
     async def load(self) -> None:
         """Reads the tape, once; later changes are kept track of."""
         async with self._one_at_a_time:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 
-from bubbot.channel import Deletion, Edit, Inbound, Moved, Reaction, Unparsed
+from bubbot.channel import Deletion, Edit, Inbound, Known, Moved, Reaction, Unparsed
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import NewId, TapeService
 from bubbot.turn import Accepted, Changed
@@ -25,6 +25,7 @@ from bubbot.views.inbox import (
     ChangesView,
     InboxView,
     MovesView,
+    NewestView,
     change_data,
     change_from,
     inbound_data,
@@ -105,6 +106,10 @@ class Inbox:
     async def moves(self) -> dict[str, str]:
         """From the id of each chat that moved to the one it has now."""
         return await self._tape.read(MovesView())
+
+    async def newest(self) -> Known:
+        """The newest message of each chat, and when the newest of all was sent; without the people."""
+        return await self._tape.read(NewestView())
 
     async def open(self) -> tuple[Accepted, ...]:
         """The inbounds that no turn has finished, oldest first, with the turns begun for them."""

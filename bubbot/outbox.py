@@ -47,11 +47,12 @@ class Outbox:
         """The name of the outbox tape."""
         return self._tape.name
 
-    async def receipt(self, intent: Intent, place: int, receipt: Receipt, *, resumed: bool) -> None:
-        """The fact that a part arrived. `resumed`: an earlier process may have sent it already, so it may repeat."""
+    async def receipt(self, intent: Intent, place: int, receipt: Receipt, *, how: str = "") -> None:
+        """The fact that a part arrived. `how`: `resumed`, it was sent again and may repeat; `found`, it was there;
+        `missing`, it was looked for in vain and sent again."""
         data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
-        if resumed:
-            data["resumed"] = True
+        if how:
+            data[how] = True
         await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], keep_first=True)
         await self._count()
 

@@ -24,7 +24,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
-from bubbot.settings_channels import ChannelSettings
+from bubbot.settings_channels import ChannelSettings, GuildSettings
 from bubbot.settings_model import AttachmentSettings, Section
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
@@ -172,13 +172,14 @@ class Setting:
     section: str
     key: str
     type: str
-    default: str | int | float | bool | list[str] | None
+    default: str | int | float | bool | list[str] | dict[str, Any] | None
     description: str
 
 
 def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
-    tables: Mapping[str, type[Section]] = {**_SECTIONS, "channels.<name>": ChannelSettings}
+    tables: dict[str, type[Section]] = {**_SECTIONS, "channels.<name>": ChannelSettings}
+    tables["channels.<name>.guilds.<id>"] = GuildSettings
     for section, model in tables.items():
         for key, field in model.model_fields.items():
             default = None if field.is_required() else field.default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -58,6 +59,46 @@ NameList = Annotated[list[str], AfterValidator(_names), BeforeValidator(_items)]
 Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_lower)]
 
 
+class GuildSettings(Section):
+    """The keys of `[channels.<name>.guilds.<id>]`: what holds on one Discord server."""
+
+    open: bool = Field(default=False, description="Whether everybody on this server may speak there, as a member.")
+    admins: IdList = Field(default=[], description="People who are admins there, by numeric id.")
+    members: IdList = Field(default=[], description="People who may speak there, by numeric id.")
+    roles: IdList = Field(default=[], description="Roles of the server whose people may speak there, by numeric id.")
+    admin_roles: IdList = Field(default=[], description="Roles of the server whose people are admins there.")
+    always: IdList = Field(default=[], description="Its chats in which every message is for the bot.")
+    listen: IdList = Field(default=[], description="Its chats of which other messages are recorded, without a turn.")
+    ignored: IdList = Field(default=[], description="Its chats in which the bot hears nothing.")
+    called: NameList = Field(default=[], description="Names by which the bot is addressed there, in place of others.")
+
+
+def _guilds(value: object) -> object:
+    """Tables by the id of a server; a list names servers that are open."""
+    if isinstance(value, str) and value.strip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("ids with tables, or a list of ids") from None
+    tables = value if isinstance(value, Mapping) else {one: {"open": True} for one in _listed(value)}
+    if not all(isinstance(table, Mapping | GuildSettings) for table in tables.values()):
+        raise ValueError("a table for each id, such as [channels.discord.guilds.42]")
+    try:
+        return {numeric_id(one): dict(table) for one, table in tables.items()}
+    except ConfigError as error:
+        raise ValueError(f"numeric ids of servers: {error}") from None
+
+
+def _listed(value: object) -> list[Any]:
+    items = _ids(value)
+    if not isinstance(items, list):
+        raise ValueError("a list of ids, or tables such as [channels.discord.guilds.42]")  # noqa: TRY004 - pydantic's
+    return items
+
+
+Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_guilds)]
+
+
 class ChannelSettings(Section):
     """The keys common to all channels. Lists of ids hold text, each id once."""
 
@@ -89,6 +130,9 @@ class ChannelSettings(Section):
     )
     per_chat: Whole = Field(default=2, ge=1, le=100, description="Turns of one chat at once, over its threads.")
     live: bool = Field(default=True, description="Whether answers are shown while they are written.")
+    guilds: Guilds = Field(
+        default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."
+    )
 
 
 def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:
@@ -108,7 +152,14 @@ def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettin
 
 
 def _sentence(name: str, item: ErrorDetails, table: Mapping[str, Any]) -> str:
-    key = str(item["loc"][0])
-    where, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
+    key, *inside = (str(one) for one in item["loc"])
     reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
-    return f"{where} is {quoted(table[key])}, but must be {reason or wanted(field)}."
+    if len(inside) < 2:
+        where, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
+        return f"{where} is {quoted(table[key])}, but must be {reason or wanted(field)}."
+    where = shown(("channels", name, key, *inside[:2]))
+    if item["type"] == "extra_forbidden":
+        near = get_close_matches(inside[1], GuildSettings.model_fields, n=1)
+        return f"{where} is unknown{f'; did you mean {near[0]!r}?' if near else '.'}"
+    given, field = _guilds(table[key])[inside[0]][inside[1]], GuildSettings.model_fields[inside[1]]  # type: ignore[index]
+    return f"{where} is {quoted(given)}, but must be {reason or wanted(field)}."

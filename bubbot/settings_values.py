@@ -92,6 +92,8 @@ def wanted(field: FieldInfo) -> str:
     options = get_args(field.annotation)
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(options)}"
+    if get_origin(field.annotation) is dict:
+        return "tables by numeric id"
     if get_origin(field.annotation) is list:
         return "a list of numeric ids" if options[0] == Id else "a list of texts"
     words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))

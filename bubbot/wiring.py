@@ -15,20 +15,16 @@ from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, CommandInfo, Inbound, kept_aside
+from bubbot.channel import Channel, CommandInfo, Inbound, Reports, kept_aside
 from bubbot.errors import ConfigError, ModelError
-from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
-from bubbot.gateway.line import Line, LineRules, make_line
+from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.outbound import Deliverer
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home, WriterLock
-from bubbot.inbox import Inbox, inbox_tape
 from bubbot.model import Model
 from bubbot.models.lazy import LazyModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.outbox import Outbox, outbox_tape
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import CallRunner, ToolSettings
 from bubbot.runtime.commands import CommandRunner
@@ -43,7 +39,6 @@ from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
 from bubbot.supervise import task_group
-from bubbot.tape.entry import timestamp
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -57,6 +52,7 @@ from bubbot.tools.tape import tape_tools
 from bubbot.turn import Turn, TurnResult
 from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
+from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
 
 log = logging.getLogger(__name__)
@@ -198,45 +194,6 @@ async def open_app(
         yield app
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes the lines of a bot that is being put together."""
-
-    store: TapeStore
-    home: Home
-    wrap: Wrap
-    group: asyncio.TaskGroup
-    workspace: str
-    commands: Callable[[], Sequence[CommandInfo]]
-
-    def service(self, tape: str) -> TapeService:
-        """A tape that belongs to no session."""
-        return _service(self.store, tape)
-
-    def channel(self, name: str, table: Mapping[str, Any]) -> Channel:
-        """The adapter of the channel with this name and these settings."""
-        given = {"commands": self.commands, **table}
-        options = ChannelOptions(name, self.home.path, lambda: timestamp(now()), new_id, given, self.blob(name))
-        try:
-            make = plugins.load("bubbot.channels", str(table.get("kind", name)))
-        except ConfigError as error:
-            raise ConfigError(f"[channels.{name}] kind: {error}") from error
-        channel: Channel = make(options)
-        return channel
-
-    def blob(self, name: str) -> Callable[[str], Awaitable[bytes]]:
-        """Reads the files that the channel with this name is to send."""
-        outbox = Outbox(self.service(outbox_tape(name)))
-        return outgoing(self.store, outbox, lambda session: session_tape(self.workspace, session))
-
-    async def line(self, channel: Channel, rules: LineRules, *, hold: bool = False) -> Line:
-        """The line of a channel; `hold` keeps its answers back."""
-        wrapped = self.wrap.channel(channel)
-        inbox = Inbox(self.service(inbox_tape(wrapped.name)), new_id)
-        outbox = Outbox(self.service(outbox_tape(wrapped.name)))
-        return await make_line(wrapped, inbox, outbox, rules, now=now, spawn=self.group.create_task, hold=hold)
-
-
 @asynccontextmanager
 async def open_bot(
     settings: Settings, home: Home, lines: Callable[[Maker], Awaitable[list[Line]]], wrap: Wrap, address: str = ""
@@ -260,7 +217,9 @@ async def open_bot(
             stack.push_async_callback(transcriber.aclose)
         group = await stack.enter_async_context(task_group())
         commands: list[CommandInfo] = []
-        made = await lines(Maker(store, home, wrap, group, workspace, lambda: tuple(commands)))
+        made = await lines(
+            Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), Given(now, new_id))
+        )
         by_name = {line.channel.name: line for line in made}
         ports = _Ports(store, models, by_name, workspace, _texts(settings), transcriber)
         runtime, toolbox = _assembled(settings, home, ports, group, wrap)
@@ -283,8 +242,7 @@ def _assembled(
 ) -> tuple[AppRuntime, Toolbox]:
     store, lines, texts = ports.store, ports.lines, ports.texts
     show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
-    traces = [tape for line in lines.values() for tape in (line.inbox.name, line.outbox.name)]
-    toolbox, loop = _loop(settings, home, ports.models, traces, wrap, show=show)
+    toolbox, loop = _loop(settings, home, ports, wrap, show=show)
 
     async def deliver(channel: str, intent: Intent) -> None:
         await lines[channel].deliver(intent)
@@ -311,10 +269,10 @@ def _assembled(
     return runtime, toolbox
 
 
-def _loop(
-    settings: Settings, home: Home, models: SessionModels, traces: Sequence[str], wrap: Wrap, *, show: Show
-) -> tuple[Toolbox, AgentLoop]:
+def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
+    models, channels = ports.models, {name: line.channel for name, line in ports.lines.items()}
+    traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
         models.of,
@@ -333,7 +291,9 @@ def _loop(
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            *status_tools(models),
+            *status_tools(
+                models, lambda: {name: one.health() for name, one in channels.items() if isinstance(one, Reports)}
+            ),
             reset_tool(
                 traces,
                 lambda session, text: _export(home, session, text),

@@ -10,11 +10,12 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bubbot.access import ACCESS_TAPE, Access
 from bubbot.errors import ConfigError
-from bubbot.gateway.admission import Admission, AdmissionSettings
+from bubbot.gateway.admission import Admission, AdmissionSettings, Space
 from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.outbound import Patience
@@ -22,9 +23,10 @@ from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.settings import Settings
-from bubbot.settings_channels import UNHURRIED, ChannelSettings, channel_settings
+from bubbot.settings_channels import UNHURRIED, ChannelSettings, GuildSettings, channel_settings
 from bubbot.supervise import Pace
-from bubbot.wiring import STDIN, App, Maker, Wrap, now, open_bot
+from bubbot.wiring import STDIN, App, Wrap, now, open_bot
+from bubbot.wiring_lines import Maker
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +65,9 @@ async def open_daemon(
         made.append(access)
         rules = {name: _rules(common, settings, access) for name, (common, _) in tables.items()}
         found = [
-            await maker.line(maker.channel(name, {**own, "kind": common.kind}), rules[name])
+            await maker.line(
+                maker.channel(name, {**own, "kind": common.kind}, partial(access.people, name)), rules[name]
+            )
             for name, (common, own) in tables.items()
         ]
         remote.blob = maker.blob(STDIN)
@@ -110,6 +114,21 @@ def _admission(common: ChannelSettings, settings: Settings) -> AdmissionSettings
         called=tuple(common.called) or (settings.bot.name,),
         pairing=common.pairing,
         bots=frozenset(common.bots),
+        spaces={one: _space(guild) for one, guild in common.guilds.items()},
+    )
+
+
+def _space(guild: GuildSettings) -> Space:
+    return Space(
+        open=guild.open,
+        admins=frozenset(guild.admins),
+        members=frozenset(guild.members),
+        roles=frozenset(guild.roles),
+        admin_roles=frozenset(guild.admin_roles),
+        always=frozenset(guild.always),
+        listen=frozenset(guild.listen),
+        ignored=frozenset(guild.ignored),
+        called=tuple(guild.called),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bubbot.channel import Attachment, ChannelOptions, CommandInfo, Outbound, Part, Receipt, Receive
+from bubbot.channel import Attachment, ChannelOptions, CommandInfo, Health, Outbound, Part, Receipt, Receive
 from channels import telegram_text
 from channels.telegram_api import UPDATES, Api, Timing
 from channels.telegram_errors import Refusal, Unreachable, refused_webhook
@@ -33,7 +33,7 @@ _GIVEN = frozenset({"kind", "commands"})
 
 
 class TelegramChannel:
-    """See `Channel`, `Closes`, `Typing`, `Editing` and `Fetches`. Settings: `KEYS` of `telegram_settings`, and
+    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches` and `Reports`. Settings: `KEYS` of `telegram_settings`, and
     `commands`, a function that gives the commands for the menu."""
 
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
@@ -43,16 +43,26 @@ class TelegramChannel:
         self._timing = timing
         self._api = Api(settings, timing)
         self._sending = Sending(self._api, settings, options.blob)
+        self._now = options.now
+        self._health = Health(ready=False, note="not connected yet")
 
     async def run(self, receive: Receive) -> None:
         """Polls until cancelled."""
-        persistent = Persistent(self._api, self._settings, self._timing)
+        persistent = Persistent(self._api, self._settings, self._timing, self._noted)
         me = await self._start(persistent)
 
         async def deliver(raw: Any) -> None:
             await self._deliver(me, receive, raw)
 
         await poll(self._api, persistent, deliver)
+
+    def health(self) -> Health:
+        """Ready while Telegram answers; `heard` is when it last did."""
+        return self._health
+
+    def _noted(self, problem: str) -> None:
+        heard = self._health.heard if problem else self._now()
+        self._health = Health(not problem, heard, problem)
 
     async def _start(self, persistent: Persistent) -> Me:
         """Asks who we are, which also tries the token, and sets the menu."""
@@ -128,7 +138,7 @@ class TelegramWebhookChannel(TelegramChannel):
 
     async def run(self, receive: Receive) -> None:
         """Sets the webhook, and sees every few minutes that it is still set; until cancelled."""
-        persistent = Persistent(self._api, self._settings, self._timing)
+        persistent = Persistent(self._api, self._settings, self._timing, self._noted)
         me = await self._start(persistent)
         self._receiving = (me, receive)
         try:
@@ -194,6 +204,7 @@ class TelegramWebhookChannel(TelegramChannel):
         if self._receiving is None:
             return 503
         me, receive = self._receiving
+        self._noted("")
         try:
             raw = json.loads(body)
         except (ValueError, RecursionError):

@@ -99,7 +99,7 @@ def refused_webhook(channel: str, error: Refusal) -> ChannelRefused:
 def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
     """What the port calls a failed sending or editing."""
     if isinstance(error, Unreachable):
-        return DeliveryFailed(f"Telegram did not answer: {error}")
+        return DeliveryFailed(f"Telegram did not answer: {error}", maybe=True)
     text = f"Telegram refused it ({error.code}): {error.description}"
     if error.code == 429:
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)

@@ -112,8 +112,10 @@ class Conflicts:
 class Persistent:
     """Carries out what has to succeed: waits through outages and conflicts, gives up where only people can help."""
 
-    def __init__(self, api: Api, settings: TelegramSettings, timing: Timing) -> None:
+    def __init__(self, api: Api, settings: TelegramSettings, timing: Timing, noted: Callable[[str], None]) -> None:
+        """`noted` is told of every call: what is wrong, or nothing."""
         self._settings = settings
+        self._noted = noted
         self._outage = Outage(settings.channel, timing)
         self._conflicts = Conflicts(api, settings, timing)
 
@@ -126,11 +128,14 @@ class Persistent:
                 if isinstance(error, Refusal) and token_refused(error):
                     channel, self_hosted = self._settings.channel, self._settings.self_hosted
                     raise refused_token(channel, error, self_hosted=self_hosted) from None
+                self._noted(_words(error))
                 await self._outage.wait(error)
             else:
                 if result is not None:
+                    self._noted("")
                     self._outage.over()
                     return result[0]
+                self._noted("another program polls this bot")
 
     async def _once(self, call: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bubbot.access import Listed, higher
-from bubbot.channel import Inbound, Role
+from bubbot.channel import Inbound, Role, Sender
 from bubbot.identity import is_id
 from bubbot.tape.query import fold_text
 
@@ -23,13 +23,42 @@ MARKS = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """What an operator decides about a space, such as a Discord server: it counts there and nowhere else.
+
+    `open`: everybody there may speak, as a member. `roles` and `admin_roles`: the platform's own roles whose people are
+    members or admins. `ignored`: chats in which nothing is for the bot. `called`: in place of the channel's names.
+    """
+
+    open: bool = False
+    admins: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    admin_roles: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+    listen: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
+    called: tuple[str, ...] = ()
+
+    def role(self, sender: Sender) -> Role:
+        """What somebody may do here by this alone."""
+        held = frozenset(sender.roles)
+        if sender.id in self.admins or held & self.admin_roles:
+            return Role.ADMIN
+        return Role.MEMBER if self.open or sender.id in self.members or held & self.roles else Role.STRANGER
+
+
+_NO_SPACE = Space()
+
+
+@dataclass(frozen=True, slots=True)
 class AdmissionSettings:
     """What an operator decides about a channel. People, bots and chats are named by numeric id.
 
     `groups`: chats whose people may all speak, as members. `always`: chats in which every message is for the bot.
     `listen`: chats of which messages that are not for the bot are recorded. `called`: names by which the bot can be
     addressed. `pairing`: whether strangers get a code. `bots`: other bots that may speak, as members.
-    `bot_depth`: turns that bots may cause in a chat without a person's message between them; `bot_rate`: in a minute.
+    `spaces` by numeric id. `bot_depth`: turns that bots may cause in a chat without a person's message between them; `bot_rate`: in a minute.
     """
 
     owners: frozenset[str] = frozenset()
@@ -41,6 +70,7 @@ class AdmissionSettings:
     called: tuple[str, ...] = ()
     pairing: bool = True
     bots: frozenset[str] = frozenset()
+    spaces: Mapping[str, Space] = field(default_factory=dict)
     bot_depth: int = 3
     bot_rate: int = 6
 
@@ -100,7 +130,8 @@ class Admission:
         self._settings = settings
         self._role_of = role_of
         self._monotonic = monotonic
-        self._names = tuple(name for one in settings.called if (name := fold_text(one).strip()))
+        self._names = _folded(settings.called)
+        self._names_of = {space: _folded(one.called) for space, one in settings.spaces.items() if one.called}
         self.where: Callable[[str], str] = lambda chat: chat
         self._bots: OrderedDict[str, _Bots] = OrderedDict()
         self._albums: OrderedDict[tuple[str, str, str], None] = OrderedDict()
@@ -109,6 +140,8 @@ class Admission:
         """What becomes of a message."""
         if not is_id(inbound.sender.id):
             return Silence("no numeric id")
+        if self._is_listed(inbound.chat, self._space(inbound).ignored):
+            return Silence("ignored")
         if inbound.sender.bot:
             return self._of_bot(inbound)
         role = self._role(inbound)
@@ -131,15 +164,20 @@ class Admission:
     def _role(self, inbound: Inbound) -> Role:
         own = self._role_of(inbound.channel, inbound.sender.id)
         role = higher(self._settings.listed.role(inbound.sender.id), own)
-        in_group = not inbound.direct and self._is_listed(inbound.chat, self._settings.groups)
-        return higher(role, Role.MEMBER) if in_group else role
+        if inbound.direct:
+            return role
+        role = higher(role, self._space(inbound).role(inbound.sender))
+        return higher(role, Role.MEMBER) if self._is_listed(inbound.chat, self._settings.groups) else role
+
+    def _space(self, inbound: Inbound) -> Space:
+        return self._settings.spaces.get(inbound.space, _NO_SPACE)
 
     def _is_meant(self, inbound: Inbound) -> bool:
         meant = (
             inbound.direct
             or inbound.addressed
-            or self._is_listed(inbound.chat, self._settings.always)
-            or self._is_called(inbound.text)
+            or self._is_listed(inbound.chat, self._settings.always | self._space(inbound).always)
+            or self._is_called(inbound)
         )
         if not inbound.group:
             return meant
@@ -154,12 +192,14 @@ class Admission:
         """Whether a list has the chat, by the id its session began with or by the one it has now."""
         return chat in listed or self.where(chat) in listed
 
-    def _is_called(self, text: str) -> bool:
-        folded = fold_text(text) if self._names else ""
-        return any(is_called(name, folded) for name in self._names)
+    def _is_called(self, inbound: Inbound) -> bool:
+        names = self._names_of.get(inbound.space, self._names)
+        folded = fold_text(inbound.text) if names else ""
+        return any(is_called(name, folded) for name in names)
 
     def _unaddressed(self, inbound: Inbound, role: Role) -> Decision:
-        return Listen(role) if self._is_listed(inbound.chat, self._settings.listen) else Silence("not addressed")
+        listens = self._is_listed(inbound.chat, self._settings.listen | self._space(inbound).listen)
+        return Listen(role) if listens else Silence("not addressed")
 
     def _of_bot(self, inbound: Inbound) -> Decision:
         """A bot that is listed speaks as a member, whatever else it was granted: nobody answers for what it says."""
@@ -186,6 +226,10 @@ class Admission:
         seen.depth += 1
         seen.turns.append(now)
         return True
+
+
+def _folded(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for one in names if (name := fold_text(one).strip()))
 
 
 def is_called(name: str, text: str) -> bool:

@@ -80,8 +80,8 @@ class InboundGate:
         self._room = asyncio.Semaphore(self._rules.room) if self._rules.room else None
         self._told_dropped: set[str] = set()
 
-    async def receive(self, event: ChannelEvent) -> None:
-        """Returns when the event is durable, or is nothing to keep (see `Receive`)."""
+    async def receive(self, event: ChannelEvent) -> bool | None:
+        """Returns when the event is durable, or is nothing to keep; whether something will be said (see `Receive`)."""
         match event:
             case Stop():
                 self._runtime.stop(self._homed(event).session)
@@ -94,9 +94,10 @@ class InboundGate:
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)
             case Inbound():
-                await self._said(self._homed(event))
+                return await self._said(self._homed(event))
             case _:
                 await self._changed(self._homed(event))
+        return None
 
     async def accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
         """Makes an inbound durable and queues its turn; None where it had been accepted before."""
@@ -130,31 +131,34 @@ class InboundGate:
         if self._room is not None:
             self._room.release()
 
-    async def _said(self, inbound: Inbound) -> None:
+    async def _said(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):
             case Silence():
-                return  # without a trace: what strangers say, and what is not for the bot, is nobody's business
+                return False  # without a trace: what strangers say, and what is not for the bot, is nobody's business
             case Pair():
-                await self._pair(inbound)
+                return await self._pair(inbound)
             case Listen():
                 await _whole(self._note(inbound))
+                return None
             case Speak():
-                running, waiting = self._runtime.busy(inbound.session)
-                if not running:
-                    self._told_dropped.discard(inbound.session)
-                if not (running or waiting) or self._runtime.too_old(inbound):
-                    await self.accept(inbound)
-                elif inbound.text.strip() in OVERTAKING:
-                    await _whole(self._overtake(inbound, running=running, waiting=waiting))
-                elif running and self._link.rules.busy == "drop" and not is_command(inbound.text):
-                    await _whole(self._drop(inbound))
-                else:
-                    await self.accept(inbound)
+                return await self._spoken(inbound)
+
+    async def _spoken(self, inbound: Inbound) -> bool | None:
+        """Takes up what somebody who may speak says to the bot."""
+        running, waiting = self._runtime.busy(inbound.session)
+        if not running:
+            self._told_dropped.discard(inbound.session)
+        if (running or waiting) and not self._runtime.too_old(inbound):
+            if inbound.text.strip() in OVERTAKING:
+                return await _whole(self._overtake(inbound, running=running, waiting=waiting))
+            if running and self._link.rules.busy == "drop" and not is_command(inbound.text):
+                return await _whole(self._drop(inbound))
+        return await self.accept(inbound) is not None
 
     def _decide(self, inbound: Inbound) -> Decision:
         return self._rules.admission.decide(inbound) if self._rules.admission else Speak(Role.OWNER)
 
-    async def _pair(self, inbound: Inbound) -> None:
+    async def _pair(self, inbound: Inbound) -> bool:
         """A stranger gets a code, where one may be given; what was said is not kept."""
         access = self._rules.access
         code = await access.pair(inbound.sender, inbound.channel, inbound.chat) if access else None
@@ -162,10 +166,12 @@ class InboundGate:
             told = self._texts.say("pairing", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, told, inbound.thread, inbound.message))
         await self._inbox.refuse(inbound.external_id)
+        return False  # the code was all there is to say
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Keeps what changes the session's tape without a turn."""
-        if changed := await self._inbox.note(event):
+        changed = await self._inbox.note(event)
+        if changed:
             self._runtime.change(changed)
             await self._inbox.mark()
 
@@ -181,40 +187,43 @@ class InboundGate:
         admission = self._rules.admission
         if admission is None:
             return True
-        direct = event.chat == event.sender.id
-        asked = Inbound(event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=direct)
+        asked = Inbound(
+            event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=False, space=event.space
+        )
         return admission.role(asked) is not Role.STRANGER
 
-    async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> None:
+    async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> bool | None:
         """A stop or a question for the status: carried out at once, and done in the transaction that answers it."""
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
-            return
+            return False
         if inbound.text.strip() == ",stop":
             text = "" if self._runtime.stop(inbound.session) else self._texts.say("nothing_to_stop")
         elif running:
             text = self._texts.say("answering", count=waiting)
         else:
             text = self._texts.say("about_to_answer", count=waiting)
-        await self._settle(accepted, "overtook", text)
+        return await self._settle(accepted, "overtook", text)
 
-    async def _drop(self, inbound: Inbound) -> None:
+    async def _drop(self, inbound: Inbound) -> bool | None:
         """Not taken up, as the channel is set; said once for each turn that is in the way."""
         accepted = await self._inbox.accept(inbound)
-        if accepted is not None:
-            text = "" if inbound.session in self._told_dropped else self._texts.say("dropped")
-            self._told_dropped.add(inbound.session)
-            await self._settle(accepted, "dropped", text)
+        if accepted is None:
+            return False
+        text = "" if inbound.session in self._told_dropped else self._texts.say("dropped")
+        self._told_dropped.add(inbound.session)
+        return await self._settle(accepted, "dropped", text)
 
-    async def _settle(self, accepted: Accepted, outcome: str, text: str) -> None:
-        """The inbound is done, and answered where there is something to say, without a turn."""
+    async def _settle(self, accepted: Accepted, outcome: str, text: str) -> bool | None:
+        """The inbound is done, and answered where there is something to say, without a turn; whether there is."""
         inbound, fact = accepted.inbound, done([accepted.id], outcome=outcome)
         if not text:
             await self._inbox.append(fact)
-            return
+            return None
         out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
         key, parts = f"{outcome}:{accepted.id}", tuple(self._link.parts(out))
         await self._deliver(await self._outbox.say(inbound.session, key, parts, {self._inbox.name: [fact]}))
+        return True
 
     def _homed(self, event: Placed) -> Placed:
         """The event in the chat where its session began."""

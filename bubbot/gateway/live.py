@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from bubbot.channel import (
     Channel,
+    Dismisses,
     Editing,
     Outbound,
     Part,
@@ -162,6 +164,7 @@ class LiveAnswers:
                 continue
         if shown.silent:
             await self._close(shown)
+            await self._dismiss(shown)
 
     async def _typing(self, shown: _Shown) -> None:
         if not isinstance(self._channel, Typing):
@@ -203,6 +206,16 @@ class LiveAnswers:
         except StoreError:
             shown.dead = True  # the turn's own merge will say what is wrong
 
+    async def _dismiss(self, shown: _Shown) -> None:
+        """Takes away what says that an answer is on its way, where the platform has such a thing."""
+        if not isinstance(self._channel, Dismisses):
+            return
+        try:
+            away = self._channel.dismiss(self._where(shown.chat), shown.thread, shown.reply_to)
+            await answered(away, CALLED)
+        except DeliveryFailed as error:
+            log.debug("what announced an answer was not taken away: %s", error)
+
     async def _close(self, shown: _Shown) -> None:
         """A turn that says nothing leaves no half sentence behind: the message keeps what was said until then."""
         if self._editing is None:
@@ -219,4 +232,9 @@ class LiveAnswers:
         """The first part of a text, where it can be shown."""
         name, chat = shown.session.partition(":")[0], self._where(shown.chat)
         parts = parts_of(self._channel, Outbound(name, chat, text, shown.thread, shown.reply_to))
-        return None if parts[0].file is not None else parts[0]
+        return None if parts[0].file is not None else replace(parts[0], key=live_key(shown.session, shown.reply_to))
+
+
+def live_key(session: str, message: str) -> str:
+    """The `key` of the message that shows the answer to a message; empty where the platform gave that no id."""
+    return f"l{sha256(f'{session}:{message}'.encode()).hexdigest()[:20]}" if message else ""

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from hashlib import sha256
+from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from bubbot.channel import Channel, Editing, Outbound, Part, Receipt
+from bubbot.channel import Channel, Editing, Finds, Outbound, Part, Receipt
 from bubbot.errors import DeliveryFailed
 from bubbot.outbox import Outbox
 from bubbot.tape.handle import Clock
@@ -23,6 +24,9 @@ SENDING = 120.0
 """Seconds that one call of an adapter may take; a file can be large and a line slow."""
 
 Given = TypeVar("Given")
+
+How: TypeAlias = Literal["", "resumed", "found", "missing"]
+"""How a part arrived: sent; sent again, and it may repeat; found where it had arrived; looked for in vain, and sent."""
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs work in the background."""
@@ -68,14 +72,14 @@ async def answered(call: Awaitable[Given], within: float) -> Given:
     except DeliveryFailed:
         raise
     except TimeoutError as error:
-        raise DeliveryFailed(f"the channel gave no answer within {within:g} seconds") from error
+        raise DeliveryFailed(f"the channel gave no answer within {within:g} seconds", maybe=True) from error
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
-        raise DeliveryFailed("the channel gave the call up") from error
+        raise DeliveryFailed("the channel gave the call up", maybe=True) from error
     except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
         log.exception("a channel failed in an unforeseen way", extra={"action": "deliver.defect"})
-        raise DeliveryFailed(f"the channel failed: {type(error).__name__}") from error
+        raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error
 
 
 class Deliverer:
@@ -172,7 +176,7 @@ class Deliverer:
         async with self._turn_of(outbound.chat):
             try:
                 for part in parts_of(self._channel, outbound):
-                    await self._send(self._placed(part), "")
+                    await self._send(self._placed(part))
             except DeliveryFailed as error:
                 log.warning("a notice was not delivered: %s", error, extra={"action": "tell.failed"})
 
@@ -199,41 +203,63 @@ class Deliverer:
         """Sends one part and records that it arrived; False where it did not."""
         live = await self._outbox.live_message(intent.inbound) if place == _shown_at(intent) else ""
         try:
-            receipt = await self._tried(intent, place, live)
+            receipt, how = await self._tried(intent, place, live, again=resumed)
         except DeliveryFailed as error:
             log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
             if error.permanent or self._too_old(intent):
                 await self._outbox.end(intent, str(error))
             return False
-        await self._outbox.receipt(intent, place, receipt, resumed=resumed)
+        await self._outbox.receipt(intent, place, receipt, how=how)
         return True
 
-    async def _tried(self, intent: Intent, place: int, live: str) -> Receipt:
-        tries = 0
+    async def _tried(self, intent: Intent, place: int, live: str, *, again: bool) -> tuple[Receipt, How]:
+        """Sends a part until it arrives, or it is no use. `again`: it may have been sent before."""
+        part, tries = self._placed(replace(intent.parts[place], key=part_key(intent, place))), 0
         while True:
             try:
-                return await self._send(self._placed(intent.parts[place]), live)
+                if live and (changed := await self._changed(part, live)):
+                    return changed, ""  # the same change twice is one
+                if again:
+                    return await self._found_or_sent(part, intent)
+                return await self._send(part), ""
             except DeliveryFailed as error:
+                again = again or error.maybe
                 wait = self._wait(error, tries, intent)
                 if wait is None:
                     raise
             tries += 1
             await self._patience.sleep(wait)
 
-    async def _send(self, part: Part, live: str) -> Receipt:
-        """Sends a part; the first one takes the place of the message that showed the answer while it was written."""
-        within = self._patience.sending
-        if live and isinstance(self._channel, Editing):
-            named = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
-            try:
-                await answered(self._channel.edit(live, named), within)
-            except DeliveryFailed as error:
-                if not error.permanent:
-                    raise
-            else:
-                if part.file is None:
-                    return Receipt(live)
-        return receipt_of(await answered(self._channel.send(part), within))
+    async def _changed(self, part: Part, live: str) -> Receipt | None:
+        """Puts the part in the place of the message that showed the answer while it was written, where that can be."""
+        if not isinstance(self._channel, Editing):
+            return None
+        named = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
+        try:
+            await answered(self._channel.edit(live, named), self._patience.sending)
+        except DeliveryFailed as error:
+            if not error.permanent:
+                raise
+            return None
+        return None if part.file else Receipt(live)
+
+    async def _found_or_sent(self, part: Part, intent: Intent) -> tuple[Receipt, How]:
+        """Looks for a part that may have been sent, where the platform can be asked, and sends it where it is not."""
+        if not isinstance(self._channel, Finds):
+            return await self._send(part), "resumed"
+        try:
+            for message in await answered(self._channel.find(part, intent.date), self._patience.sending):
+                if not await self._outbox.knows(message):
+                    return Receipt(message), "found"
+        except DeliveryFailed as error:
+            if not error.permanent:
+                raise
+            log.debug("it was not looked for what was sent: %s", error)
+            return await self._send(part), "resumed"
+        return await self._send(part), "missing"
+
+    async def _send(self, part: Part) -> Receipt:
+        return receipt_of(await answered(self._channel.send(part), self._patience.sending))
 
     def _wait(self, error: DeliveryFailed, tries: int, intent: Intent) -> float | None:
         """Seconds until the next try; None where there is none."""
@@ -256,6 +282,11 @@ class Deliverer:
 def receipt_of(given: object) -> Receipt:
     """What a sending gave: an adapter of somebody else's may give anything."""
     return given if isinstance(given, Receipt) else Receipt()
+
+
+def part_key(intent: Intent, place: int) -> str:
+    """The `key` of a part: the same in every process that sends it."""
+    return f"p{sha256(f'{intent.session}:{intent.turn}:{intent.id}:{intent.date}:{place}'.encode()).hexdigest()[:20]}"
 
 
 def _shown_at(intent: Intent) -> int:

@@ -47,6 +47,9 @@ _GATE: dict[str, Sentence] = {
     "nothing_to_stop": "Nothing is running here.",
     "attachment_failed": "I could not read {name}: {reason}.",
     "idle": "I am listening. {model} This conversation has {entries} entries on its tape.",
+    "channel_ready": "{name}: receiving; last sign of life {heard}.",
+    "channel_down": "{name}: not receiving ({note}); last sign of life {heard}.",
+    "never": "never",
     "answering": {
         "one": "I am answering; {count} message waits behind that. ,stop ends the answer.",
         "other": "I am answering; {count} messages wait behind that. ,stop ends the answer.",

@@ -35,6 +35,9 @@ _GATE: dict[str, Sentence] = {
     "nothing_to_stop": "当前没有正在进行的回答。",
     "attachment_failed": "我没能读取 {name}：{reason}。",
     "idle": "我在听。{model}这个对话的磁带上有 {entries} 条记录。",
+    "channel_ready": "{name}：正在接收；最近一次收到信号：{heard}。",
+    "channel_down": "{name}：未在接收（{note}）；最近一次收到信号：{heard}。",
+    "never": "从未",
     "answering": {"other": "正在回答；还有 {count} 条消息在等待。发送 ,stop 可停止当前回答。"},
     "about_to_answer": {"other": "即将开始回答；还有 {count} 条消息在等待。发送 ,stop 可停止当前回答。"},
     "pairing": (

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from bubbot.channel import Attachment, Deletion, Edit, Inbound, Quote, Reaction, Sender
+from bubbot.channel import Attachment, Deletion, Edit, Inbound, Known, Quote, Reaction, Sender
 from bubbot.tape.entry import JsonObject, Kind
-from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.query import Spans, TapeQuery, moment
 from bubbot.tape.view import Found
 from bubbot.turn import Accepted, Changed
 from bubbot.views.bookkeeping import Mark
@@ -21,6 +21,8 @@ CHANGED = "inbox/changed"
 REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
 MARK = "inbox/mark"
+NEWEST_LIMIT = 2_000
+"""Messages among which the newest of each chat is looked for."""
 
 
 def inbound_data(inbound: Inbound) -> JsonObject:
@@ -44,7 +46,7 @@ def inbound_from(data: JsonObject) -> Inbound:
         channel=data["channel"],
         external_id=data["external_id"],
         chat=data["chat"],
-        sender=Sender(**data["sender"]),
+        sender=_sender(data["sender"]),
         text=data["text"],
         time=data["time"],
         thread=data["thread"],
@@ -55,7 +57,12 @@ def inbound_from(data: JsonObject) -> Inbound:
         addressed=data.get("addressed", True),
         quote=_quote(quote) if quote else None,
         group=data.get("group", ""),
+        space=data.get("space", ""),
     )
+
+
+def _sender(data: JsonObject) -> Sender:
+    return Sender(**{**data, "roles": tuple(data.get("roles", ()))})
 
 
 def _attachments(items: Sequence[JsonObject]) -> tuple[Attachment, ...]:
@@ -63,7 +70,7 @@ def _attachments(items: Sequence[JsonObject]) -> tuple[Attachment, ...]:
 
 
 def _quote(data: JsonObject) -> Quote:
-    kept = {**data, "sender": Sender(**data["sender"]), "attachments": _attachments(data["attachments"])}
+    kept = {**data, "sender": _sender(data["sender"]), "attachments": _attachments(data["attachments"])}
     return Quote(**kept)
 
 
@@ -82,9 +89,9 @@ def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
     if data["what"] == _HEARD:
         return inbound_from(data)
     kind = _CHANGES[data["what"]]
-    kept = {one.name: data[one.name] for one in fields(kind)}
+    kept = {one.name: data[one.name] for one in fields(kind) if one.name in data}
     if "sender" in kept:
-        kept["sender"] = Sender(**kept["sender"])
+        kept["sender"] = _sender(kept["sender"])
     return kind(**kept)
 
 
@@ -129,6 +136,34 @@ class MovesView:
             moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
             moves.pop(new, None)  # a chat that came back
         return moves
+
+
+@dataclass(frozen=True, slots=True)
+class NewestView:
+    """The newest messages that were kept: see `Known`, which lacks the people here."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest messages, and with them what was changed."""
+        names = (RECEIVED, CHANGED)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=NEWEST_LIMIT),)
+
+    def fold(self, found: Found) -> Known:
+        """The newest of each chat and thread."""
+        newest: dict[tuple[str, str], str] = {}
+        heard = ""
+        for entry in sorted(found[0], key=lambda one: one.id):
+            data = {} if entry.erased else entry.payload["data"]
+            if data.get("what", _HEARD) == _HEARD and data.get("message"):
+                newest[data["chat"], data["thread"]] = data["message"]
+                heard = max(heard, data["time"], key=_moment)
+        return Known(newest, heard)
+
+
+def _moment(time: str) -> float:
+    found = moment(time)
+    return found.timestamp() if found else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 from bubbot.model import ModelOptions
 from bubbot.models import scripted
 from bubbot.settings import Setting, Settings, describe, load
-from bubbot.settings_channels import ChannelSettings, channel_settings
+from bubbot.settings_channels import ChannelSettings, GuildSettings, channel_settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.toml"
@@ -41,7 +41,9 @@ def in_example() -> dict[tuple[str, str], object]:
     for section, table in tomllib.loads(uncommented()).items():
         for name, value in table.items():
             if section == "channels":
-                found |= {("channels.<name>", key): inner for key, inner in value.items()}
+                guilds = value["guilds"]
+                found |= {("channels.<name>", key): inner for key, inner in {**value, "guilds": {}}.items()}
+                found |= {("channels.<name>.guilds.<id>", key): inner for key, inner in guilds["42"].items()}
             else:
                 found[section, name] = value
     return found
@@ -91,7 +93,7 @@ def test_the_example_switched_on_loads(tmp_path: Path) -> None:
     settings = load(home=tmp_path)
     assert settings.bot.persona_file == tmp_path / "persona.md"
     [(name, table)] = settings.channels.items()
-    assert channel_settings(name, table) == (ChannelSettings(kind="telegram"), {})
+    assert channel_settings(name, table) == (ChannelSettings(kind="telegram", guilds={"42": GuildSettings()}), {})
 
 
 def test_the_reference_has_every_setting_and_no_other() -> None:

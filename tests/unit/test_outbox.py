@@ -35,17 +35,17 @@ async def test_an_intent_comes_back_as_it_was(outbox: Outbox, store: TapeStore) 
 
 async def test_it_is_open_until_every_part_has_a_receipt(outbox: Outbox, store: TapeStore) -> None:
     made = await intended(store, "t1", "one", "two")
-    await outbox.receipt(made, 1, Receipt("p1"), resumed=False)
+    await outbox.receipt(made, 1, Receipt("p1"))
     (left,) = await outbox.open()
     assert left.sent == {1}
-    await outbox.receipt(made, 0, Receipt("p2"), resumed=False)
+    await outbox.receipt(made, 0, Receipt("p2"))
     assert await outbox.open() == ()
 
 
 async def test_a_second_receipt_for_a_part_changes_nothing(outbox: Outbox, store: TapeStore) -> None:
     made = await intended(store)
     for external_id in ("p1", "p2"):
-        await outbox.receipt(made, 0, Receipt(external_id), resumed=False)
+        await outbox.receipt(made, 0, Receipt(external_id))
     receipts = [
         entry.payload["data"]["external_id"] for entry in await whole(store, TAPE) if entry.name == "outbox/receipt"
     ]
@@ -55,7 +55,7 @@ async def test_a_second_receipt_for_a_part_changes_nothing(outbox: Outbox, store
 async def test_a_receipt_of_a_later_process_says_that_the_part_may_have_come_twice(
     outbox: Outbox, store: TapeStore
 ) -> None:
-    await outbox.receipt(await intended(store), 0, Receipt(), resumed=True)
+    await outbox.receipt(await intended(store), 0, Receipt(), how="resumed")
     assert (await whole(store, TAPE))[-1].payload["data"]["resumed"] is True
 
 
@@ -85,9 +85,9 @@ class TestMarks:
         outbox = Outbox(service(store, TAPE))
         for number in range(turns):
             made = await intended(store, f"t{number}", "one", "two")
-            await outbox.receipt(made, 0, Receipt(), resumed=False)
+            await outbox.receipt(made, 0, Receipt())
             if number != stuck:
-                await outbox.receipt(made, 1, Receipt(), resumed=False)
+                await outbox.receipt(made, 1, Receipt())
         return outbox
 
     async def test_after_hundreds_of_deliveries_little_is_read(self) -> None:
@@ -117,7 +117,7 @@ class TestMarks:
         for number in range(200):
             outbox = Outbox(service(store, TAPE))
             await outbox.open()  # what a start does first
-            await outbox.receipt(await intended(store, f"t{number}"), 0, Receipt(), resumed=False)
+            await outbox.receipt(await intended(store, f"t{number}"), 0, Receipt())
         store.read = 0
         assert await Outbox(service(store, TAPE)).open() == ()
         assert store.read <= 2 * MARK_EVERY + 4

@@ -1,0 +1,84 @@
+"""Putting a channel and everything behind it together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bubbot import plugins
+from bubbot.channel import Channel, ChannelOptions, CommandInfo, Known
+from bubbot.errors import ConfigError
+from bubbot.gateway.files import outgoing
+from bubbot.gateway.line import Line, LineRules, make_line
+from bubbot.home import Home
+from bubbot.inbox import Inbox, inbox_tape
+from bubbot.outbox import Outbox, outbox_tape
+from bubbot.tape.entry import timestamp
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import NewId, TapeService, session_tape
+from bubbot.tape.store import TapeStore
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The clock and the ids of a bot."""
+
+    now: Clock
+    new_id: NewId
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes the lines of a bot that is being put together."""
+
+    store: TapeStore
+    home: Home
+    wrap: Callable[[Channel], Channel]
+    group: asyncio.TaskGroup
+    workspace: str
+    commands: Callable[[], Sequence[CommandInfo]]
+    given: Given
+
+    def service(self, tape: str) -> TapeService:
+        """A tape that belongs to no session."""
+        return TapeService(self.store, tape, now=self.given.now, new_id=self.given.new_id, session="")
+
+    def channel(self, name: str, table: Mapping[str, Any], people: Callable[[], tuple[str, ...]] = tuple) -> Channel:
+        """The adapter of the channel with this name and these settings; `people`: the ids of those who may speak."""
+        settings = {"commands": self.commands, **table}
+        inbox = Inbox(self.service(inbox_tape(name)), self.given.new_id)
+
+        async def known() -> Known:
+            return replace(await inbox.newest(), people=people())
+
+        options = ChannelOptions(
+            name,
+            self.home.path,
+            lambda: timestamp(self.given.now()),
+            self.given.new_id,
+            settings,
+            self.blob(name),
+            known,
+        )
+        try:
+            make = plugins.load("bubbot.channels", str(table.get("kind", name)))
+        except ConfigError as error:
+            raise ConfigError(f"[channels.{name}] kind: {error}") from error
+        channel: Channel = make(options)
+        return channel
+
+    def blob(self, name: str) -> Callable[[str], Awaitable[bytes]]:
+        """Reads the files that the channel with this name is to send."""
+        outbox = Outbox(self.service(outbox_tape(name)))
+        return outgoing(self.store, outbox, lambda session: session_tape(self.workspace, session))
+
+    async def line(self, channel: Channel, rules: LineRules, *, hold: bool = False) -> Line:
+        """The line of a channel; `hold` keeps its answers back."""
+        wrapped = self.wrap(channel)
+        inbox = Inbox(self.service(inbox_tape(wrapped.name)), self.given.new_id)
+        outbox = Outbox(self.service(outbox_tape(wrapped.name)))
+        return await make_line(
+            wrapped, inbox, outbox, rules, now=self.given.now, spawn=self.group.create_task, hold=hold
+        )
