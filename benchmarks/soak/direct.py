@@ -23,7 +23,8 @@ from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.settings import load
 from bubbot.turn import Accepted, TurnResult
-from bubbot.wiring import App, Maker, Wrap, open_bot
+from bubbot.wiring import App, Wrap, open_bot
+from bubbot.wiring_lines import Maker
 
 CHANNEL = "direct"
 
