@@ -339,8 +339,8 @@ async def test_an_event_that_the_library_cannot_read_ends_it() -> None:
             task = asyncio.create_task(client.start(server.bot.token))
             await server.until(lambda one=client: one.events("ready"))  # type: ignore[misc]
             broken()
-            with pytest.raises((KeyError, ValueError, zlib.error)):
-                await asyncio.wait_for(task, 5)
+            await asyncio.wait({task}, timeout=5)
+            assert type(task.exception()).__name__ in ("KeyError", "JSONDecodeError", "error", "ZstdError")
             await client.close()
 
 
