@@ -106,18 +106,13 @@ def configured(home: Path, script: Mapping[str, Any], tables: Mapping[str, Mappi
     (home / "config.toml").write_text("\n".join(lines) + "\n")
 
 
-def answering(**more: object) -> Mapping[str, Any]:
-    """The script of a model that says what it was asked."""
-    return {"default": [{"text": words.ANSWERED, **more}]}
-
-
 async def load(given: Plan, folder: Path) -> dict[str, Any]:
     """The daemon and the bare runtime, in turn."""
     folder = folder / "load"
     folder.mkdir()
     bare = folder / "bare"
-    configured(bare, answering(), {})
-    async with bench(given, folder, given.chats, script=answering(), keys={"debounce": 0}) as daemon:
+    configured(bare, words.script(), {})
+    async with bench(given, folder, given.chats, script=words.script(), keys={"debounce": 0}) as daemon:
         start = started("runtime", folder, "benchmarks.soak.direct", [str(bare), str(given.chats)])
         async with start as runtime:
             await runtime.said("running", START)
@@ -180,7 +175,7 @@ async def slow(given: Plan, folder: Path) -> dict[str, Any]:
     """Turns a second where the model takes its time."""
     folder = folder / "slow"
     folder.mkdir()
-    script = answering(delay=given.slow_seconds)
+    script = {"default": [{"text": words.ANSWERED, "delay": given.slow_seconds}]}
     async with bench(given, folder, given.slow_chats, script=script, keys={"debounce": 0}) as daemon:
         with Busy([daemon.daemon]) as busy:
             talked = await daemon.talk(given.slow_messages, 2)

@@ -34,7 +34,9 @@ def _load(load: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     ratios = [one["daemon_rate"] / one["runtime_rate"] for one in rounds]
     yield "ratio", f"{statistics.median(ratios):.2f}   by round {' '.join(f'{one:.2f}' for one in ratios)}"
     daemon, runtime = _median(rounds, "daemon_ms"), _median(rounds, "runtime_ms")
-    yield "processor time a message", f"{daemon:.1f} ms; without channels {runtime:.1f} ms ({runtime / daemon:.2f})"
+    by_round = " ".join(f"{one['daemon_ms']:.1f}" for one in rounds)
+    yield "processor time a message", f"{daemon:.1f} ms   by round {by_round}"
+    yield "the same without channels", f"{runtime:.1f} ms   ({runtime / daemon:.2f} of it)"
     for name in rounds[0]["busy"]:
         yield f"busy: {name}", f"{100 * statistics.median(one['busy'][name] for one in rounds):.0f}% of one processor"
     yield "wait for an answer", f"p50 {_ms(waits['p50'])}, p99 {_ms(waits['p99'])}, max {_ms(waits['max'])}"

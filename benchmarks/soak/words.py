@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 SAID = re.compile(r"message (\d+)\.(\d+)\b")
 ANSWERED = "answer to <{text}>"
 """What the scripted model answers; `{text}` is the message."""
+HANDOFF = r"message \d+\.\d*9:"
+"""Every tenth message; there the model opens a new window, so that windows do not grow without end."""
+
+
+def script(**more: object) -> Mapping[str, Any]:
+    """That of a model that says what it was asked; `more` is for each of its steps."""
+    call = {"name": "tape_handoff", "arguments": {"name": "phase/next", "summary": "The garden and the fence."}}
+    answer = {"text": ANSWERED, **more}
+    return {"rules": [{"when": HANDOFF, "steps": [{"calls": [call], **more}, answer]}], "default": [answer]}
 
 
 def message(chat: int, number: int) -> str:
