@@ -16,6 +16,7 @@ from bubbot.inbox import Inbox, done, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.settings import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.query import moment
 from bubbot.tape.service import TapeService
 from bubbot.wiring_daemon import open_daemon
 from tests.doubles import CountingIds, SteppingClock
@@ -80,10 +81,14 @@ async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
     table = {"kind": "stage", "owners": ["1"], "members": ["2"]}
     settings = Settings(model=ModelSettings(name="scripted"), channels={"mine": table})
     async with open_daemon(settings, Home(tmp_path / "home")) as daemon:
-        assert await given[0].known() == Known(people=("1", "2"))
+        began = await given[0].known()
+        assert (began.newest, began.people) == ({}, ("1", "2"))
+        assert moment(began.heard) is not None
         await daemon.access.grant("mine", "3", Role.MEMBER, "terminal")
         await daemon.app.lines["mine"].inbox.accept(replace(said(7, "42"), channel="mine"))
-        assert await given[0].known() == Known({("42", ""): "7"}, TIME, ("1", "2", "3"))
+        assert await given[0].known() == Known({("42", ""): "7"}, began.heard, ("1", "2", "3"))
+    async with open_daemon(settings, Home(tmp_path / "home")):
+        assert (await given[1].known()).heard == began.heard  # it began once
 
 
 class Announcing(Stage):
