@@ -133,7 +133,9 @@ class Gateway(discord.Client):
         )
         logger.removeFilter(_no_voice)
         self._connection.parsers = _Handed(self._event)
-        self._kind: type[_Socket] = type("_Own", (_Socket,), {"owner": self, "DEFAULT_GATEWAY": yarl.URL(settings.gateway_url)})
+        self._kind: type[_Socket] = type(
+            "_Own", (_Socket,), {"owner": self, "DEFAULT_GATEWAY": yarl.URL(settings.gateway_url)}
+        )
 
     def _get_state(self, **options: Any) -> Any:
         self.http = self._shared  # the rate limits of one bot are counted in one place
@@ -284,7 +286,7 @@ def refused_content(channel: str) -> ChannelRefused:
     """For a text of messages that Discord does not give to this application."""
     return ChannelRefused(
         f'[channels.{channel}] content = "all" needs the Message Content Intent: turn it on at '
-        f"discord.com/developers, on the page Bot of your application, or set content = \"mentions\"."
+        f'discord.com/developers, on the page Bot of your application, or set content = "mentions".'
     )
 
 

@@ -21,6 +21,7 @@ ASKED_FOR = 1000
 """Channels that were asked for and are remembered; those of the gateway are kept while it says that they are there."""
 PEOPLE = 2000
 
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A channel or a thread. `last`: its newest message, 0 for none or not known."""
