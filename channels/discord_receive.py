@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from bubbot.channel import ChannelEvent, ChannelOptions, Inbound, Known, Unparsed
-from channels.discord_content import objects
 from channels.discord_inbound import (
     Scene,
     Where,
@@ -211,12 +210,3 @@ class Receiving:
         author = raw.get("author")
         if isinstance(author, dict) and isinstance(author.get("id"), str):
             self._people.learn(guild, author["id"], raw["member"])
-
-
-def application(found: Any) -> tuple[str, int]:
-    """The id and the flags of our application, as Discord tells them. Raises `TypeError`."""
-    (one,) = objects([found])
-    number, flags = one.get("id"), one.get("flags")
-    if not isinstance(number, str) or not isinstance(flags, int):
-        raise TypeError("it does not say which application this is")
-    return number, flags
