@@ -1,0 +1,357 @@
+"""The connection to Discord: what breaks it, what is read again after it, and what only people can mend."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bubbot.channel import ChannelEvent, Inbound, Known
+from bubbot.errors import ChannelRefused
+from channels.discord_client import Gateway
+from tests.discord_channel import FAST, Heard, opened, receiving, with_pace
+from tests.discordapi.faults import Drop, Html, Refuse
+from tests.discordapi.server import Server
+
+HISTORY = "GET /channels/{}/messages"
+
+
+async def test_what_discord_says_in_a_form_nobody_knows_is_set_aside_and_the_rest_is_heard() -> None:
+    async with Server() as server, receiving(server) as (channel, heard):
+        ada = server.user("Ada")
+        room = server.dm(ada)
+        odd: list[tuple[str, Any]] = [
+            ("MESSAGE_CREATE", {"channel_id": str(room.id), "id": "77", "author": "nobody"}),
+            ("MESSAGE_CREATE", {"id": "78"}),
+            ("MESSAGE_CREATE", ["a", "list"]),
+            ("MESSAGE_REACTION_ADD", {"channel_id": str(room.id), "emoji": 7}),
+            ("GUILD_CREATE", {"id": [], "channels": 7, "roles": [None, {"id": "1", "tags": 3}]}),
+            ("CHANNEL_UPDATE", None),
+            ("TYPING_START", "x"),
+            ("SOMETHING_NEW", {"a": 1}),
+        ]
+        for name, data in odd:
+            server.gateway.odd(name, data)
+        room.say(ada, "still there?")
+        await heard.until("still there?")
+        await server.until(lambda: len(heard.unparsed) == 4)
+        assert {one.chat for one in heard.unparsed} == {str(room.id), ""}
+        assert any(b'"nobody"' in one.raw and one.external_id == "um77" for one in heard.unparsed)
+        assert channel.health().ready
+        assert server.gateway.identified == 1
+
+
+async def test_a_frame_that_is_no_json_is_set_aside() -> None:
+    async with Server() as server, receiving(server) as (_, heard):
+        ada = server.user("Ada")
+        connection = server.gateway.connections[0]
+        connection.frames.put_nowait(connection.packer.pack("{broken") if hasattr(connection, "packer") else "{broken")
+        server.dm(ada).say(ada, "after it")
+        await heard.until("after it")
+        await server.until(lambda: heard.unparsed)
+        assert server.gateway.identified == 1
+
+
+async def test_a_broken_stream_is_left_and_taken_up_again() -> None:
+    async with Server() as server, receiving(server) as (channel, heard):
+        ada = server.user("Ada")
+        server.gateway.raw(b"\x00\x01nonsense\x00\x00\xff\xff")
+        await server.until(lambda: not channel.health().ready)
+        server.dm(ada).say(ada, "after it")
+        await heard.until("after it")
+        assert server.gateway.identified == 1
+
+
+@pytest.mark.parametrize("how", ["drop", "reconnect", "close"])
+async def test_a_connection_that_ends_is_resumed_and_nothing_is_lost_or_doubled(how: str) -> None:
+    async with Server() as server, receiving(server) as (channel, heard):
+        ada = server.user("Ada")
+        room = server.dm(ada)
+        room.say(ada, "before")
+        await heard.until("before")
+        {"drop": server.gateway.drop, "reconnect": server.gateway.reconnect, "close": lambda: server.gateway.close(4000)}[
+            how
+        ]()
+        await server.until(lambda: not channel.health().ready)
+        room.say(ada, "meanwhile")
+        await server.until(lambda: channel.health().ready)
+        room.say(ada, "after")
+        await heard.until("before", "meanwhile", "after")
+        assert server.gateway.identified == 1
+        (session,) = server.gateway.sessions.values()
+        assert session.resumed == 1
+
+
+async def test_what_was_missed_by_a_session_that_is_gone_is_fetched_in_order_and_once() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        place = server.guild("Guild", ada, [ada])
+        crew = place.role("crew")
+        place.give(crew, ada)
+        room, topic = place.text("general"), place.text("other").thread("topic", by=ada)
+        async with receiving(server) as (channel, heard):
+            room.say(ada, "one")
+            topic.say(ada, "t one")
+            await server.until(lambda: len(heard.texts) == 2)
+            server.gateway.refuse_resume = True
+            server.gateway.drop()
+            await server.until(lambda: not channel.health().ready)
+            for number in range(120):
+                room.say(ada, f"missed {number}")
+            topic.say(ada, "t missed")
+            await server.until(lambda: server.gateway.identified == 2)
+            room.say(ada, "last")
+            await server.until(lambda: "last" in heard.texts and "t missed" in heard.texts)
+            said = [one.text for one in heard.inbounds if one.chat == str(room.id)]
+            assert said == ["one", *(f"missed {number}" for number in range(120)), "last"]
+            assert [one.text for one in heard.inbounds if one.thread] == ["t one", "t missed"]
+            assert {one.sender.roles for one in heard.inbounds} == {(str(crew.id),)}
+            assert len(server.calls("GET /guilds/{}/members/{}")) == 1
+
+
+async def test_a_restart_answers_what_was_said_meanwhile() -> None:
+    async with Server() as server:
+        ada, bob, eve = server.user("Ada"), server.user("Bob"), server.user("Eve")
+        place = server.guild("Guild", ada, [ada])
+        room, quiet = place.text("general"), place.text("quiet")
+        room.say(ada, "long before")
+        async with receiving(server) as (_, heard):
+            room.say(ada, "one")
+            server.dm(bob).say(bob, "dm one")
+            await server.until(lambda: len(heard.texts) == 2)
+            known = heard.known(people=(str(eve.id),))
+        room.say(ada, "missed")
+        quiet.say(ada, "missed in a chat nobody spoke in before")
+        server.dm(bob).say(bob, "dm missed")
+        server.dm(eve).say(eve, "first words")
+        async with receiving(server, known) as (_, again):
+            await server.until(lambda: len(again.texts) == 4 or len(again.texts) > 4)
+            await asyncio.sleep(0.05)
+            assert sorted(again.texts) == [
+                "dm missed", "first words", "missed", "missed in a chat nobody spoke in before",
+            ]  # fmt: skip
+            direct = {one.text: one.direct for one in again.inbounds}
+            assert direct["dm missed"]
+            assert direct["first words"]
+            assert not direct["missed"]
+
+
+async def test_a_new_bot_does_not_answer_what_was_said_before_it_came() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.guild("Guild", ada, [ada]).text("general")
+        room.say(ada, "old")
+        server.dm(ada).say(ada, "old, too")
+        server.world.clock.advance(1)
+        async with receiving(server) as (_, heard):
+            room.say(ada, "new")
+            server.dm(ada).say(ada, "new, too")
+            await server.until(lambda: len(heard.texts) == 2)
+            assert sorted(heard.texts) == ["new", "new, too"]
+            assert not server.calls(HISTORY)
+
+
+async def test_only_so_much_and_nothing_too_old_is_fetched() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        place = server.guild("Guild", ada, [ada])
+        room, old = place.text("general"), place.text("old")
+        first, other = room.say(ada, "first"), old.say(ada, "first")
+        known = Known({(str(room.id), ""): str(first.id), (str(old.id), ""): str(other.id)}, first.timestamp)
+        old.say(ada, "too old")
+        server.world.clock.advance(7200)
+        old.say(ada, "new enough")
+        for number in range(7):
+            room.say(ada, str(number))
+        async with receiving(server, known, with_pace(most_missed=5, oldest=3600.0)) as (_, heard):
+            await server.until(lambda: len(heard.texts) >= 6)
+            room.say(ada, "live")
+            await server.until(lambda: "live" in heard.texts)
+            assert [one.text for one in heard.inbounds if one.chat == str(old.id)] == ["new enough"]
+            assert [one.text for one in heard.inbounds if one.chat == str(room.id)] == [*"01234", "live"]
+
+
+async def test_a_chat_whose_messages_cannot_be_had_waits_and_the_others_go_on() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.guild("Guild", ada, [ada]).text("general")
+        first = room.say(ada, "first")
+        room.say(ada, "missed")
+        server.fail(HISTORY, Refuse(503, "Service Unavailable"), times=3)
+        server.fail(HISTORY, Drop(), times=2)
+        known = Known({(str(room.id), ""): str(first.id)}, first.timestamp)
+        async with receiving(server, known, with_pace(first_wait=0.1)) as (channel, heard):
+            bob = server.user("Bob")
+            await server.until(lambda: server.calls(HISTORY))
+            room.say(ada, "live")
+            assert "cannot be fetched" in channel.health().note
+            await server.until(lambda: heard.texts)
+            assert heard.texts[0] == "missed"
+            await heard.until("missed", "live")
+            server.dm(bob).say(bob, "hi")
+            await heard.until("missed", "live", "hi")
+            assert channel.health().note == ""
+
+
+async def test_a_channel_that_may_not_be_read_holds_nothing_up() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.guild("Guild", ada, [ada]).text("general")
+        first = room.say(ada, "first")
+        room.say(ada, "missed")
+        server.fail(HISTORY, Refuse(403, "Missing Access", 50001))
+        known = Known({(str(room.id), ""): str(first.id)}, first.timestamp)
+        async with receiving(server, known) as (_, heard):
+            await server.until(lambda: server.calls(HISTORY))
+            room.say(ada, "live")
+            await heard.until("live")
+
+
+async def test_a_deaf_connection_is_noticed_and_made_anew() -> None:
+    async with Server(heartbeat=0.1) as server, receiving(server, pace=with_pace(silent=0.3, margin=0.1)) as (_, heard):
+        ada = server.user("Ada")
+        server.dm(ada).say(ada, "before")
+        await heard.until("before")
+        server.gateway.deaf()
+        server.dm(ada).say(ada, "meanwhile")
+        await heard.until("before", "meanwhile")
+        assert server.gateway.identified == 1
+
+
+async def test_the_bot_says_goodbye_when_it_ends() -> None:
+    async with Server() as server:
+        async with receiving(server):
+            assert len(server.gateway.sessions) == 1
+        await server.until(lambda: not server.gateway.sessions)
+
+
+async def test_a_lane_that_overflows_is_read_again_and_loses_no_message() -> None:
+    async with Server() as server:
+        ada, bob = server.user("Ada"), server.user("Bob")
+        go = asyncio.Event()
+        heard = Heard(server)
+
+        async def hold(event: ChannelEvent) -> None:
+            if isinstance(event, Inbound) and event.sender.id == str(ada.id):
+                await go.wait()
+
+        heard.hold = hold
+        async with receiving(server, pace=with_pace(room=10), heard=heard):
+            for number in range(35):
+                server.dm(ada).say(ada, str(number))
+            server.dm(bob).say(bob, "not held up")
+            await heard.until("not held up")
+            go.set()
+            await server.until(lambda: len(heard.texts) >= 36)
+            assert [one.text for one in heard.inbounds if one.sender.id == str(ada.id)] == [
+                str(number) for number in range(35)
+            ]
+
+
+async def test_what_cannot_be_made_durable_ends_the_run_and_the_next_one_has_it() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.dm(ada)
+        heard = Heard(server)
+
+        async def hold(event: ChannelEvent) -> None:
+            if isinstance(event, Inbound) and event.text == "two":
+                raise RuntimeError("the disk is full")
+
+        heard.hold = hold
+        with pytest.raises(RuntimeError, match="the disk is full"):
+            async with receiving(server, heard=heard) as (_, _):
+                room.say(ada, "one")
+                await heard.until("one")
+                room.say(ada, "two")
+                room.say(ada, "three")
+                await asyncio.sleep(0.2)
+        async with receiving(server, heard.known()) as (_, again):
+            await again.until("two", "three")
+
+
+async def test_without_the_intent_for_texts_the_operator_is_told_before_anything_is_tried() -> None:
+    async with Server(content_intent=False) as server, opened(server) as channel:
+        with pytest.raises(ChannelRefused, match='Message Content Intent.*content = "mentions"'):
+            await channel(Heard(server))
+        assert server.gateway.identified == 0
+        assert not server.gateway.closes
+    async with Server(content_intent=False) as server, receiving(server, content="mentions") as (_, heard):
+        ada = server.user("Ada")
+        server.dm(ada).say(ada, "hello")
+        await heard.until("hello")
+
+
+async def test_the_gateways_own_refusals_are_told() -> None:
+    async with Server() as server, opened(server) as channel:
+        task = asyncio.create_task(channel(Heard(server)))
+        await server.until(lambda: channel.health().ready)
+        server.bot.content_intent = False
+        server.gateway.refuse_resume = True
+        server.gateway.drop()
+        with pytest.raises(ChannelRefused, match="Message Content Intent"):
+            await task
+        assert server.gateway.closes == [4014]
+    async with Server() as server, opened(server) as channel:
+        task = asyncio.create_task(channel(Heard(server)))
+        await server.until(lambda: channel.health().ready)
+        server.bot.token = f"{server.bot.id}.other.token"
+        server.gateway.drop()
+        with pytest.raises(ChannelRefused, match="token was refused"):
+            await task
+        assert server.gateway.closes == [4004]
+        assert not channel.health().ready
+
+
+async def test_a_wrong_token_is_told() -> None:
+    async with Server() as server, opened(server, token=f"{server.bot.id}.wrong.{'x' * 20}") as channel:
+        with pytest.raises(ChannelRefused, match="token was refused"):
+            await channel(Heard(server))
+
+
+async def test_a_first_login_that_fails_is_tried_again() -> None:
+    async with Server() as server:
+        server.fail("GET /applications/@me", Drop())
+        server.fail("GET /applications/@me", Html(503))
+        server.fail("GET /applications/@me", Refuse(500))
+        async with receiving(server) as (_, heard):
+            ada = server.user("Ada")
+            server.dm(ada).say(ada, "hello")
+            await heard.until("hello")
+
+
+async def test_a_gateway_that_is_not_there_is_waited_for() -> None:
+    async with Server() as server, opened(server, gateway_url="ws://127.0.0.1:1/gateway") as channel:
+        task = asyncio.create_task(channel(Heard(server)))
+        await server.until(lambda: "cannot be reached" in channel.health().note)
+        assert not task.done()
+        assert not channel.health().ready
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_health_tells_when_something_was_last_heard() -> None:
+    async with Server(heartbeat=0.05) as server, receiving(server) as (channel, _):
+        first = channel.health().heard
+        assert first
+        await server.until(lambda: channel.health().heard > first)
+        server.gateway.drop()
+        await server.until(lambda: not channel.health().ready)
+        assert channel.health().note
+
+
+async def test_two_channels_of_one_process_do_not_share_their_gateway() -> None:
+    async with Server() as one, Server() as two, receiving(one) as (_, first), receiving(two) as (_, second):
+        ada = one.user("Ada")
+        one.dm(ada).say(ada, "to one")
+        bob = two.user("Bob")
+        two.dm(bob).say(bob, "to two")
+        await first.until("to one")
+        await second.until("to two")
+
+
+def test_the_library_keeps_what_is_its_own() -> None:
+    assert str(Gateway.__mro__[1].__module__).startswith("discord")
+    assert FAST.silent > 0
