@@ -60,6 +60,9 @@ class Library(discord.Client):
     async def setup_hook(self) -> None:
         async_context.set(_Adapter(self.server))
 
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """The library waits five seconds before every IDENTIFY but the first; not here."""
+
     def dispatch(self, event: str, /, *args: Any, **named: Any) -> None:
         self.seen.append((event, args))
         if event == "socket_raw_receive":
@@ -122,7 +125,7 @@ class Raw:
     async def ask(self, method: str, path: str, *, auth: str | None = None, **named: Any) -> tuple[int, Any]:
         """One request; `auth` replaces the header, and an empty one leaves it out."""
         chosen = f"Bot {self.server.bot.token}" if auth is None else auth
-        headers = {"Authorization": chosen} if chosen else {}
+        headers = {**named.pop("headers", {}), **({"Authorization": chosen} if chosen else {})}
         async with self.session.request(
             method, URL(self.server.rest_url + path, encoded=True), headers=headers, **named
         ) as answer:

@@ -278,12 +278,13 @@ class Gateway:
 
     def _gone(self, connection: Connection) -> None:
         """Takes a connection out; its session waits for a resume, unless the client said goodbye."""
+        goodbye = not connection.ended and connection.socket.close_code in (1000, 1001)
         connection.ended = True
         self.connections.remove(connection)
         session = connection.session
         if session is not None and session.connection is connection:
             session.connection = None
             session.left_at = asyncio.get_running_loop().time()
-            if connection.socket.close_code in (1000, 1001):
+            if goodbye:
                 self.sessions.pop(session.id, None)
         self.world.changed.set()

@@ -315,9 +315,10 @@ def unreact_of(asked: Asked) -> None:
 
 
 def reactions(asked: Asked) -> list[Json]:
-    """Who reacted with an emoji."""
-    one = asked.message(asked.channel())
-    return [shapes.user(asked.world.users[number]) for number in one.reactions.get(_emoji(asked), [])]
+    """Who reacted with an emoji, by id."""
+    one, limit, after = asked.message(asked.channel()), asked.number("limit", 25, 1, 100), asked.snowflake("after") or 0
+    there = sorted(number for number in one.reactions.get(_emoji(asked), []) if number > after)
+    return [shapes.user(asked.world.users[number]) for number in there[:limit]]
 
 
 def typing(asked: Asked) -> None:
