@@ -75,6 +75,10 @@ class Api:
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(self._hush)
 
+    def fresh_key(self) -> str:
+        """For a message whose part has no key: the library repeats requests whose outcome nobody heard."""
+        return f"{int(self._timing.chance() * 10**18):019d}"
+
     async def http(self) -> HTTPClient:
         """The library's client, with its session open. Its exceptions are for the caller to translate."""
         return (await self._opened())[0]

@@ -106,7 +106,7 @@ def test_what_is_astral_counts_twice() -> None:
 
 
 def letters(text: str) -> str:
-    return "".join(char for char in text if char.isalnum())
+    return "".join(char for char in text if char.isalpha())
 
 
 def in_pieces(source: str) -> list[str]:
