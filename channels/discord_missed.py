@@ -142,12 +142,13 @@ class Missed:
             )  # fmt: skip
             after = floor
         while read < self._pace.most_missed:
-            page = await self._page(chat, after)
+            room = min(PAGE, self._pace.most_missed - read)
+            page = await self._page(chat, after, room)
             for number, raw in page:
                 await take(raw)
                 after = max(after, number)
             read += len(page)
-            if len(page) < PAGE:
+            if len(page) < room:
                 break
         else:
             log.warning(
@@ -160,10 +161,10 @@ class Missed:
                 extra={"action": "discord.fetched"},
             )  # fmt: skip
 
-    async def _page(self, chat: str, after: int) -> list[tuple[int, Any]]:
-        """Up to a hundred messages, oldest first, with their numbers; none where they may not be read."""
+    async def _page(self, chat: str, after: int, room: int) -> list[tuple[int, Any]]:
+        """Up to so many messages, oldest first, with their numbers; none where they may not be read."""
         try:
-            found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": PAGE})
+            found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": room})
         except Refusal as error:
             log.debug("channel %s: the messages of chat %s cannot be read: %s", self._channel, chat, error.text)
             return []

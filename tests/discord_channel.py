@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.channel import ChannelEvent, ChannelOptions, Deletion, Edit, Inbound, Known, Reaction, Unparsed
-from channels.discord_api import Api, Timing
+from channels.discord import DiscordChannel
+from channels.discord_api import Timing
 from channels.discord_patience import Pace
-from channels.discord_run import Run
 from channels.discord_settings import read_settings
 from tests.discordapi.server import Server
 
@@ -36,14 +36,6 @@ def options(server: Server, known: Known | None = None, **settings: Any) -> Chan
 def at(server: Server) -> str:
     """The server's time as the port writes it."""
     return datetime.fromtimestamp(server.world.clock.now(), UTC).isoformat()
-
-
-class NoSlash:
-    def read(self, scene: Any, raw: Any) -> None:
-        return None
-
-    async def defer(self, raw: Any) -> None:
-        return None
 
 
 class Heard:
@@ -99,29 +91,24 @@ class Heard:
 @asynccontextmanager
 async def opened(
     server: Server, known: Known | None = None, pace: Pace = FAST, **settings: Any
-) -> AsyncIterator[Run]:
+) -> AsyncIterator[DiscordChannel]:
     """The channel, closed at the end."""
     given = options(server, known, **settings)
-    read = read_settings("dc", given.settings)
-    api = Api(read, Timing())
-
-    async def sync(application: str) -> None:
-        return None
-
+    channel = DiscordChannel(given, read_settings("dc", given.settings), Timing(), pace)
     try:
-        yield Run(given, read, api, NoSlash(), sync=sync, pace=pace)
+        yield channel
     finally:
-        await api.aclose()
+        await channel.aclose()
 
 
 @asynccontextmanager
 async def receiving(
     server: Server, known: Known | None = None, pace: Pace = FAST, *, heard: Heard | None = None, **settings: Any
-) -> AsyncIterator[tuple[Run, Heard]]:
+) -> AsyncIterator[tuple[DiscordChannel, Heard]]:
     """A channel that is connected, and what it hears."""
     heard = heard or Heard(server)
     async with opened(server, known, pace, **settings) as channel:
-        task = asyncio.create_task(channel(heard))
+        task = asyncio.create_task(channel.run(heard))
         try:
             await server.until(lambda: channel.health().ready or task.done())
             yield channel, heard
