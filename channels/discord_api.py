@@ -199,7 +199,7 @@ class _Limit(Ratelimit):
 
     async def acquire(self) -> None:
         if self.is_expired():
-            self.reset()
+            self.reset()  # type: ignore[no-untyped-call]
         if self.remaining <= 0:
             return await super().acquire()
         self._last_request = self._loop.time()

@@ -136,7 +136,8 @@ class Missed:
         floor = snowflake((seconds_of(self._now()) or 0.0) - self._pace.oldest)
         after, read = self._from(chat, place.guild if place else ""), 0
         if after < floor:
-            log.info(
+            log.log(
+                logging.INFO if chat in self._positions else logging.DEBUG,
                 "channel %s: chat %s was last heard long ago; older messages than %.0f h are not looked at",
                 self._channel, chat, self._pace.oldest / 3600, extra={"action": "discord.too_old"},
             )  # fmt: skip

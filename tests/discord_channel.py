@@ -41,7 +41,8 @@ def at(server: Server) -> str:
 class Heard:
     """What was received, and somebody who waits for it. `hold` is awaited before each event."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, taken: bool = True) -> None:
+        self._taken = taken
         self.events: list[ChannelEvent] = []
         self.server = server
         self.hold: Callable[[ChannelEvent], Any] | None = None
@@ -51,7 +52,7 @@ class Heard:
             await self.hold(event)
         self.events.append(event)
         self.server.world.changed.set()
-        return True
+        return self._taken
 
     @property
     def inbounds(self) -> list[Inbound]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, Inbound, Known
+from bubbot.channel import ChannelEvent, CommandInfo, Inbound, Known
 from bubbot.errors import ChannelRefused
-from channels.discord_client import Gateway
-from tests.discord_channel import FAST, Heard, opened, receiving, with_pace
+from tests.discord_channel import Heard, opened, receiving, with_pace
 from tests.discordapi.faults import Drop, Html, Refuse
 from tests.discordapi.server import Server
 
@@ -70,11 +70,12 @@ async def test_a_connection_that_ends_is_resumed_and_nothing_is_lost_or_doubled(
         room = server.dm(ada)
         room.say(ada, "before")
         await heard.until("before")
-        {
-            "drop": server.gateway.drop,
-            "reconnect": server.gateway.reconnect,
-            "close": lambda: server.gateway.close(4000),
-        }[how]()
+        if how == "drop":
+            server.gateway.drop()
+        elif how == "reconnect":
+            server.gateway.reconnect()
+        else:
+            server.gateway.close(4000)
         await server.until(lambda: not channel.health().ready)
         room.say(ada, "meanwhile")
         await server.until(lambda: channel.health().ready)
@@ -357,6 +358,113 @@ async def test_two_channels_of_one_process_do_not_share_their_gateway() -> None:
         await second.until("to two")
 
 
-def test_the_library_keeps_what_is_its_own() -> None:
-    assert str(Gateway.__mro__[1].__module__).startswith("discord")
-    assert FAST.silent > 0
+async def test_a_server_that_the_bot_joins_is_not_read_from_before() -> None:
+    async with Server() as server:
+        ada, eve = server.user("Ada"), server.user("Eve")
+        server.dm(eve).say(eve, "hi")
+        async with receiving(server, Known({}, "2020-01-01T00:00:00+00:00")) as (_, heard):
+            place = server.guild("Guild", ada, [ada], bot=False)
+            room = place.text("general")
+            room.say(ada, "among ourselves")
+            server.world.clock.advance(1)
+            place.join(server.bot.user)
+            room.say(ada, "welcome")
+            await server.until(lambda: "welcome" in heard.texts)
+            assert "among ourselves" not in heard.texts
+
+
+async def test_a_thread_that_fell_asleep_meanwhile_is_read_as_well() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        topic = server.guild("Guild", ada, [ada]).text("general").thread("topic", by=ada)
+        async with receiving(server) as (_, heard):
+            topic.say(ada, "one")
+            await heard.until("one")
+            known = heard.known()
+        topic.say(ada, "missed")
+        topic.archive()
+        async with receiving(server, known) as (_, again):
+            await again.until("missed")
+            assert again.inbounds[0].thread == str(topic.id)
+
+
+async def test_a_slash_command_is_taken_and_shown_to_be_worked_on() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.guild("Guild", ada, [ada]).text("general")
+        async with receiving(server, commands=lambda: [CommandInfo("status", "Say how it is.")]) as (_, heard):
+            await server.until(lambda: server.bot.commands)
+            used = server.slash(room, ada, "status")
+            await heard.until(",status")
+            assert heard.inbounds[0].chat == str(room.id)
+            room.say(ada, "not held up by it")
+            await heard.until(",status", "not held up by it")
+            assert not used.deferred
+            await server.until(lambda: used.deferred)
+
+
+async def test_a_slash_command_that_is_not_taken_up_is_not_answered() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        heard = Heard(server, taken=False)
+        async with receiving(server, heard=heard, commands=lambda: [CommandInfo("status", "Say how it is.")]):
+            await server.until(lambda: server.bot.commands)
+            server.slash(server.dm(ada), ada, "status")
+            await heard.until(",status")
+            server.dm(ada).say(ada, "next")
+            await heard.until(",status", "next")
+            await asyncio.sleep(0.1)
+            assert not server.calls("POST /interactions/{}/{}/callback")
+
+
+async def test_nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    async with Server(heartbeat=0.05) as server, receiving(server) as (channel, _):
+        for _ in range(3):
+            server.gateway.drop()
+            await server.until(lambda: not channel.health().ready)
+            await server.until(lambda: channel.health().ready)
+    await asyncio.sleep(0.1)
+    assert {thread.name for thread in threading.enumerate()} <= before
+    assert len([task for task in asyncio.all_tasks() if not task.done()]) == 1
+    assert "voice" not in caplog.text
+
+
+async def test_a_session_that_never_gets_ready_is_given_up() -> None:
+    async with Server(heartbeat=0.05) as server:
+        tell, server.gateway.resume_url = server.gateway.resume_url, lambda: 7  # type: ignore[assignment, return-value]
+        async with opened(server) as channel:
+            task = asyncio.create_task(channel.run(Heard(server)))
+            await server.until(lambda: server.gateway.identified >= 3)
+            assert "cannot be read" in channel.health().note
+            assert not channel.health().ready
+            server.gateway.resume_url = tell
+            await server.until(lambda: channel.health().ready)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("code", [4000, 4001, 4002, 4003, 4005, 4007, 4008, 4009])
+async def test_every_other_code_is_survived(code: int) -> None:
+    async with Server() as server, receiving(server) as (channel, heard):
+        ada = server.user("Ada")
+        server.gateway.close(code)
+        await server.until(lambda: not channel.health().ready)
+        server.dm(ada).say(ada, "still there?")
+        await heard.until("still there?")
+
+
+async def test_a_session_declared_invalid_is_begun_anew() -> None:
+    async with Server() as server, receiving(server) as (_, heard):
+        ada = server.user("Ada")
+        room = server.dm(ada)
+        room.say(ada, "one")
+        await heard.until("one")
+        server.gateway.invalidate()
+        room.say(ada, "two")
+        await heard.until("one", "two")
+        assert server.gateway.identified == 2
+        server.gateway.invalidate(resumable=True)
+        room.say(ada, "three")
+        await heard.until("one", "two", "three")
+        assert server.gateway.identified == 2
