@@ -14,6 +14,7 @@ from bubbot.tape.service import NewId, TapeService
 from bubbot.turn import Accepted, Changed
 from bubbot.views.bookkeeping import MarkView, mark_anchor
 from bubbot.views.inbox import (
+    BEGAN,
     CHANGED,
     DONE,
     INTERRUPTED,
@@ -106,6 +107,10 @@ class Inbox:
     async def moves(self) -> dict[str, str]:
         """From the id of each chat that moved to the one it has now."""
         return await self._tape.read(MovesView())
+
+    async def begin(self, time: str) -> None:
+        """The fact that the channel runs from now on, once; what was sent before is not for it."""
+        await self._tape.append([event(BEGAN, {"time": time}, key=BEGAN)], keep_first=True)
 
     async def newest(self) -> Known:
         """The newest message of each chat, and when the newest of all was sent; without the people."""

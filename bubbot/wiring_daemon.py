@@ -25,6 +25,7 @@ from bubbot.runtime.waiting import WaitingRules
 from bubbot.settings import Settings
 from bubbot.settings_channels import UNHURRIED, ChannelSettings, GuildSettings, channel_settings
 from bubbot.supervise import Pace
+from bubbot.tape.entry import timestamp
 from bubbot.wiring import STDIN, App, Wrap, now, open_bot
 from bubbot.wiring_lines import Maker
 
@@ -74,6 +75,8 @@ async def open_daemon(
         return [*found, await maker.line(remote, LineRules(queued=True))]
 
     async with open_bot(settings, home, lines, wrap or Wrap(), address) as app:
+        for name in tables:
+            await app.lines[name].inbox.begin(timestamp(now()))
         yield Daemon(app, made[0], ChannelManager(app.lines, app.runtime, Pace(random.random)), remote)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Attachment, Inbound, Outbound, Part, Receipt, Receive, Role, Sender, no_blob
+from bubbot.channel import Attachment, Health, Inbound, Outbound, Part, Receipt, Receive, Role, Sender, no_blob
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
@@ -41,7 +41,7 @@ from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
 from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool, status_tools
+from bubbot.tools.model import model_tool, no_health, status_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
@@ -183,6 +183,7 @@ class Options:
     max_file: int = 1_000_000
     rules: LineRules | None = None
     clock: SteppingClock | None = None
+    health: Callable[[], Mapping[str, Health]] = no_health
 
 
 @dataclass
@@ -357,7 +358,7 @@ def _loop(
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            *status_tools(models),
+            *status_tools(models, options.health),
             reset_tool(traces, export, forgotten.append),
             *tape_tools(),
             *memory_tools(retention_days=30, recent_days=7),

@@ -60,7 +60,7 @@ class Known:
     asks for what it missed.
 
     `newest`: the platform's id of the message that was accepted last, by chat and thread. `heard`: when the newest of
-    them all was sent, ISO 8601 in UTC, empty where there is none; what is not for the bot leaves no trace here.
+    them all was sent, or the channel first began, ISO 8601 in UTC; what is not for the bot leaves no trace here.
     `people`: the numeric ids of those who may speak with the bot.
     """
 

@@ -13,6 +13,7 @@ from bubbot.tape.view import Found
 from bubbot.turn import Accepted, Changed
 from bubbot.views.bookkeeping import Mark
 
+BEGAN = "inbox/began"
 RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
 INTERRUPTED = "inbox/interrupted"
@@ -145,15 +146,15 @@ class NewestView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest messages, and with them what was changed."""
-        names = (RECEIVED, CHANGED)
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=NEWEST_LIMIT),)
+        """When the channel began; the newest messages, and with them what was changed."""
+        newest = TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, CHANGED), newest=True, limit=NEWEST_LIMIT)
+        return (TapeQuery(tape, keys=(BEGAN,)), newest)
 
     def fold(self, found: Found) -> Known:
         """The newest of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
-        heard = ""
-        for entry in sorted(found[0], key=lambda one: one.id):
+        heard = next((str(entry.payload["data"]["time"]) for entry in found[0] if not entry.erased), "")
+        for entry in sorted(found[1], key=lambda one: one.id):
             data = {} if entry.erased else entry.payload["data"]
             if data.get("what", _HEARD) == _HEARD and data.get("message"):
                 newest[data["chat"], data["thread"]] = data["message"]

@@ -19,7 +19,7 @@ from bubbot.settings_channels import ChannelSettings, GuildSettings, channel_set
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.toml"
 REFERENCE = ROOT / "docs" / "reference" / "config.md"
-ADAPTERS = {"channels.telegram"}
+ADAPTERS = {"channels.discord", "channels.telegram"}
 """Sections whose keys belong to an adapter; `test_channel_keys.py` looks at them."""
 SETTINGS = {(setting.section, setting.key): setting for setting in describe()}
 

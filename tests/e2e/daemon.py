@@ -15,26 +15,25 @@ from typing import Any
 
 from tests.botapi.server import Server
 from tests.e2e.bot import environment
+from tests.e2e.platforms import OnTelegram
 
 WAIT = 30.0
 """Seconds any wait may take."""
 
 
-def configured(home: Path, server: Server, script: Mapping[str, Any] | None = None, **keys: Any) -> None:
-    """Writes the home's `config.toml` with a channel `telegram`, and the model's script."""
+def configure(home: Path, tables: Mapping[str, Mapping[str, Any]], script: Mapping[str, Any] | None = None) -> None:
+    """Writes the home's `config.toml` with these channels, and the model's script."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "script.json").write_text(json.dumps(script or {}))
-    table = {
-        "token": server.bot.token,
-        "base_url": server.base_url,
-        "base_file_url": server.base_file_url,
-        "poll_timeout": 1,
-        "debounce": 0.05,
-        **keys,
-    }
-    lines = ["[model]", 'name = "scripted"', f"script = {json.dumps(str(home / 'script.json'))}", "[channels.telegram]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    lines = ["[model]", 'name = "scripted"', f"script = {json.dumps(str(home / 'script.json'))}"]
+    for name, table in tables.items():
+        lines += [f"[channels.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     (home / "config.toml").write_text("\n".join(lines) + "\n")
+
+
+def configured(home: Path, server: Server, script: Mapping[str, Any] | None = None, **keys: Any) -> None:
+    """The same with a channel `telegram` alone."""
+    configure(home, {"telegram": {**OnTelegram(server).table(), "debounce": 0.05, **keys}}, script)
 
 
 @dataclass

@@ -10,10 +10,22 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import Channel, ChannelEvent, Editing, Fetches, Part, Receipt, Receive, Typing
+from bubbot.channel import (
+    Channel,
+    ChannelEvent,
+    Dismisses,
+    Editing,
+    Fetches,
+    Finds,
+    Part,
+    Receipt,
+    Receive,
+    Typing,
+)
 from bubbot.gateway.manager import Grace
 from bubbot.home import Home
 from bubbot.log import setup
@@ -38,13 +50,15 @@ class KillingChannel:
         return getattr(self._channel, name)
 
     async def run(self, receive: Receive) -> None:
-        async def guarded(event: ChannelEvent) -> None:
+        async def guarded(event: ChannelEvent) -> bool | None:
+            said: bool | None = True
             self._killer.at("receive:before")
             if self._early:
                 self._late.add(asyncio.create_task(self._later(receive, event)))
             else:
-                await receive(event)
+                said = await receive(event)
             self._killer.at("receive:after")
+            return said
 
         await self._channel.run(guarded)
 
@@ -82,6 +96,24 @@ class KillingChannel:
         await self._channel.aclose()  # type: ignore[attr-defined]
 
 
+class KillingFinder(KillingChannel):
+    """One that can be asked for what it sent."""
+
+    async def find(self, part: Part, since: str) -> Sequence[str]:
+        assert isinstance(self._channel, Finds)
+        return await self._channel.find(part, since)
+
+    async def dismiss(self, chat: str, thread: str, message: str) -> None:
+        assert isinstance(self._channel, Dismisses)
+        await self._channel.dismiss(chat, thread, message)
+
+
+def killing(channel: Channel, killer: Killer, *, early: bool) -> Channel:
+    """The channel with the points in it."""
+    kind = KillingFinder if isinstance(channel, Finds) else KillingChannel
+    return kind(channel, killer, early=early)
+
+
 async def main(home: Path, point: str, broken: str) -> None:
     """Runs until SIGTERM."""
     setup("info", secrets=())
@@ -101,7 +133,7 @@ async def main(home: Path, point: str, broken: str) -> None:
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
         channel=lambda channel: (
-            channel if channel.name == "stdin" else KillingChannel(channel, killer, early=broken == "early-ack")
+            channel if channel.name == "stdin" else killing(channel, killer, early=broken == "early-ack")
         ),
         tools=[touch],
     )

@@ -1,0 +1,169 @@
+"""The inside of a paragraph, as Discord reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from markdown_it.token import Token
+
+_SHOWN_AS_LINK = re.compile(r"https?://\S+", re.IGNORECASE)
+_LONGEST_URL = 1_000
+"""Characters of an address that hides behind a text; a longer one stands behind it, where it can be cut."""
+_BEGINS = re.compile(r"^([ \t]*)(?:(#{1,3}|-#|[-+]|>|>>>)(?=\s|$)|(\d{1,9})(\.)(?=\s|$))", re.MULTILINE)
+_SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~]|$)|[*`]|~~+|\|\|+|\](?=\()|(?<![^\W_])_+|_+(?![^\W_])")
+_MARKS = {"strong": "**", "s": "~~", "spoiler": "||"}
+
+
+def inline(children: Sequence[Token], *, newline: str = "\n", bold: bool = False) -> str:
+    """The text with Discord's marks. `newline` is how a line ends in it; `bold`: it stands in bold letters already."""
+    return _Inline(newline, bold=bold).made(children)
+
+
+def plain(children: Sequence[Token]) -> str:
+    """The text without any looks, in one line."""
+    found = []
+    for token in children:
+        if token.type in ("softbreak", "hardbreak"):
+            found.append(" ")
+        elif token.type == "image":
+            found.append(plain(token.children or []) or str(token.attrs.get("src", "")))
+        else:
+            found.append(token.content)
+    return "".join(found)
+
+
+def linked(children: Sequence[Token]) -> bool:
+    """Whether there is a link whose address is not its text."""
+    for number, token in enumerate(children):
+        if token.type == "image":
+            return True
+        if token.type == "link_open" and plain(children[number + 1 : number + 2]) != token.attrs.get("href"):
+            return True
+    return False
+
+
+def code_safe(text: str) -> str:
+    """Code in which nothing ends the block: three backticks get something invisible between them."""
+    return re.sub(r"`{3,}", lambda found: "\u200b".join(found[0]), text)
+
+
+def escaped(text: str, *, starts: bool = True) -> str:
+    """A text that Discord shows as it is. `starts`: it stands at the beginning of a line."""
+    text = _SPECIAL.sub(lambda found: "".join(f"\\{sign}" for sign in found[0]), text)
+    if starts:
+        return _BEGINS.sub(_begins, text)
+    first, end, rest = text.partition("\n")
+    return first + end + _BEGINS.sub(_begins, rest)
+
+
+def _begins(found: re.Match[str]) -> str:
+    return f"{found[1]}\\{found[2]}" if found[2] else f"{found[1]}{found[3]}\\{found[4]}"
+
+
+class _Inline:
+    def __init__(self, newline: str, *, bold: bool) -> None:
+        self._newline = newline
+        self._bold = bold
+        self._pieces: list[str] = []
+        self._open: list[tuple[str, int]] = []
+        self._links: list[tuple[Token, int]] = []
+
+    def made(self, children: Sequence[Token]) -> str:
+        for number, token in enumerate(children):
+            self._take(token, children[number + 1] if number + 1 < len(children) else None)
+        return "".join(self._pieces)
+
+    def _take(self, token: Token, after: Token | None) -> None:
+        if token.type in ("softbreak", "hardbreak"):
+            self._pieces.append(" " if self._links else self._newline)
+        elif token.type == "code_inline":
+            self._pieces.append(_code(token.content))
+        elif token.type == "image":
+            self._image(token)
+        elif token.type == "link_open":
+            self._links.append((token, len(self._pieces)))
+        elif token.type == "link_close":
+            self._linked(*self._links.pop(), after)
+        elif token.nesting:
+            self._mark(token, after)
+        else:
+            self._pieces.append(escaped(token.content, starts=self._at_start()))
+
+    def _last(self) -> str:
+        return next((piece[-1] for piece in reversed(self._pieces) if piece), "\n")
+
+    def _at_start(self) -> bool:
+        return self._last() == "\n"
+
+    def _mark(self, token: Token, after: Token | None) -> None:
+        kind = token.type.rpartition("_")[0]
+        if token.nesting > 0:
+            mark = _MARKS.get(kind, "")
+            if kind == "em":
+                # Beside another star it would be read with it.
+                stars = self._last() == "*" or (after is not None and after.type == "strong_open")
+                mark = "_" if stars else "*"
+            if (kind == "strong" and self._bold) or any(open_mark == mark for open_mark, _ in self._open):
+                mark = ""
+            self._open.append((mark, len(self._pieces)))
+            self._pieces.append(mark)
+            return
+        mark, start = self._open.pop()
+        if mark and not "".join(self._pieces[start + 1 :]).strip():
+            self._pieces[start] = ""  # marks around nothing are not read as such
+        else:
+            self._pieces.append(mark)
+
+    def _image(self, token: Token) -> None:
+        start = len(self._pieces)
+        self._pieces.append(escaped(plain(token.children or []), starts=self._at_start()))
+        self._behind(start, str(token.attrs.get("src", "")), token)
+
+    def _linked(self, token: Token, start: int, after: Token | None) -> None:
+        url = str(token.attrs.get("href", ""))
+        text = "".join(self._pieces[start:])
+        if (token.markup == "autolink" or (_says(text, url) and _goes_on(after))) and _SHOWN_AS_LINK.fullmatch(url):
+            self._pieces[start:] = [f"<{url}>"]
+        else:
+            self._behind(start, url, token)
+
+    def _behind(self, start: int, url: str, token: Token) -> None:
+        """A link on what was written since `start`. One that Discord does not take stands behind its text."""
+        text, title = "".join(self._pieces[start:]), str(token.attrs.get("title", ""))
+        web = _SHOWN_AS_LINK.fullmatch(url) is not None
+        if not text.strip() or _says(text, url):
+            self._pieces[start:] = [text if not text.strip() and not url else url if web else escaped(url)]
+        elif web and len(url) <= _LONGEST_URL and not self._links:
+            target = url.replace("(", "%28").replace(")", "%29").replace("\\", "%5C")
+            self._pieces[start:] = [f"[{_bracketed(text)}]({target})"]
+        elif url and url not in (text, f"mailto:{text}"):
+            self._pieces.append(f" ({url if web else escaped(url, starts=False)})")
+        if title:
+            self._pieces.append(f" ({escaped(title, starts=False)})")
+
+
+def _says(text: str, url: str) -> bool:
+    """Whether a text, escaped as it is, says the address itself."""
+    return text in (escaped(url), escaped(url, starts=False))
+
+
+def _goes_on(after: Token | None) -> bool:
+    """Whether what follows would be read as part of an address."""
+    return after is not None and after.type == "text" and after.content[:1] in tuple("*_~|`\\[")
+
+
+def _bracketed(text: str) -> str:
+    return re.sub(r"(?<!\\)([\[\]])", r"\\\1", text)
+
+
+def _code(content: str) -> str:
+    """Inline code; the marks around it are longer than any run of backticks in it."""
+    if not content.strip():
+        return content
+    longest = max((len(run) for run in re.findall("`+", content)), default=0)
+    if longest > 1:
+        content, longest = "\u200b".join(re.split("(?<=`)(?=`)", content)), 1
+    marks = "`" * (longest + 1)
+    space = " " if content.startswith("`") or content.endswith("`") else ""
+    return f"{marks}{space}{content}{space}{marks}"

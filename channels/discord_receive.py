@@ -1,0 +1,218 @@
+"""One run of receiving: what the gateway says goes to the lane of its chat, is read there, and handed to the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from bubbot.channel import ChannelEvent, ChannelOptions, Known
+from channels.discord_inbound import (
+    Scene,
+    Where,
+    author_without_roles,
+    read_deletion,
+    read_edit,
+    read_message,
+    unparsed,
+)
+from channels.discord_interactions import Interactions
+from channels.discord_lanes import Lanes
+from channels.discord_missed import Missed
+from channels.discord_patience import Pace, Persistent
+from channels.discord_places import People, Places
+from channels.discord_reactions import REACTIONS, Shown, who_took_back
+from channels.discord_slash import read_interaction
+
+log = logging.getLogger(__name__)
+CREATED, CHANGED, INTERACTION = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
+DELETED = frozenset({"MESSAGE_DELETE", "MESSAGE_DELETE_BULK"})
+READ = frozenset({CREATED, CHANGED, INTERACTION}) | DELETED | REACTIONS
+"""Events that happen in a chat."""
+RECENT = 4000
+"""Messages that were handed over, of which is known that they need not be once more."""
+
+Take: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
+"""`Receive`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that happened in a chat. `serial` names it within its session."""
+
+    event: str
+    raw: Any
+    serial: str
+
+
+class Receiving:
+    """Lives as long as one `run`. `ready` is called at the beginning of each session."""
+
+    def __init__(
+        self,
+        options: ChannelOptions,
+        ask: Persistent,
+        interactions: Interactions,
+        receive: Take,
+        *,
+        known: Known,
+        pace: Pace,
+    ) -> None:
+        self._channel = options.name
+        self._now = options.now
+        self._interactions = interactions
+        self._receive = receive
+        self._places = Places(ask)
+        self._people = People(ask, pace.monotonic, pace.believed)
+        self._missed = Missed(options, known, self._places, ask, pace)
+        self._shown = Shown()
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        self._lanes: Lanes[Item] = Lanes(options.name, self._take, self._fill, pace.room)
+        self._beside: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def failed(self) -> asyncio.Future[None]:
+        """Done when something cannot be made durable; the run ends with it."""
+        return self._lanes.failed
+
+    def hear(self, event: str, raw: Any, serial: str) -> None:
+        """Takes an event of the gateway. Raises only over a READY that does not say who we are."""
+        if event in READ:
+            self._queue(Item(event, raw, serial))
+        elif event == "READY":
+            self._begin(raw)
+        elif event == "GUILD_CREATE":
+            self._places.learn(event, raw)
+            for chat in self._missed.in_guild(raw):
+                self._lanes.gap(chat)
+        elif not event:
+            self._lanes.put("", Item("", raw, serial))
+        else:
+            self._learn(event, raw)
+
+    async def close(self) -> None:
+        """Ends everything; what is not durable is fetched by the next run."""
+        tasks = [*self._beside, *([self._looking] if self._looking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._lanes.close()
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Does work that nobody waits for; where it fails, the run does."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._beside.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
+    def _begin(self, raw: Any) -> None:
+        self._places.begin(raw.get("user") if isinstance(raw, dict) else None)
+        self._missed.begin()
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self.beside(self._missed.elsewhere(self._lanes.gap))
+        log.info("channel %s: connected as %s", self._channel, self._places.me.name, extra={"action": "discord.ready"})
+
+    def _learn(self, event: str, raw: Any) -> None:
+        self._places.learn(event, raw)
+        number = raw.get("id") if isinstance(raw, dict) else None
+        if not isinstance(number, str):
+            return
+        if event in ("CHANNEL_DELETE", "THREAD_DELETE"):
+            self._missed.gone(number)
+        elif event == "CHANNEL_CREATE" or (event == "THREAD_CREATE" and raw.get("newly_created")):
+            self._missed.new(number)
+
+    def _queue(self, item: Item) -> None:
+        number = item.raw.get("channel_id") if isinstance(item.raw, dict) else None
+        chat = number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
+        if chat and self._missed.is_first(chat):
+            self._lanes.gap(chat)
+        self._lanes.put(chat, item)
+
+    async def _take(self, chat: str, item: Item) -> None:
+        if not chat:
+            reason = f"an event {item.event} that names no channel" if item.event else "a frame that is not JSON"
+            await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
+            return
+        if item.event == INTERACTION:
+            await self._used(item.raw)
+        else:
+            await self._take_in(self._scene(await self._places.find(chat, item.raw)), item)
+
+    async def _take_in(self, scene: Scene, item: Item) -> None:
+        raw, where = item.raw, scene.where
+        if item.event == CREATED:
+            await self._message(scene, raw)
+        elif item.event == CHANGED:
+            # Most are about looks, and not worth asking for anybody's roles.
+            if isinstance(raw, dict) and raw.get("edited_timestamp"):
+                await self._hand_over(read_edit(scene, raw, await self._roles(where, author_without_roles(where, raw))))
+        elif item.event in DELETED:
+            await self._hand_over(*read_deletion(scene, raw, self._now()))
+        else:
+            roles = await self._roles(where, who_took_back(where.space, item.event, raw))
+            found = self._shown.read(scene, item.event, raw, serial=item.serial, now=self._now(), roles=roles)
+            await self._hand_over(*found)
+
+    async def _used(self, raw: Any) -> None:
+        """Somebody used a command. Discord waits three seconds to hear that an answer comes."""
+        event = read_interaction(self._channel, self._places.me.id, raw)
+        if event is None:
+            return
+        self._interactions.remember(raw)
+        if await self._receive(event):
+            self.beside(self._interactions.defer(raw))
+
+    async def _message(self, scene: Scene, raw: Any) -> None:
+        number = raw.get("id") if isinstance(raw, dict) else None
+        if isinstance(number, str) and number in self._recent:
+            return
+        where = scene.where
+        roles = await self._roles(where, author_without_roles(where, raw))
+        self._learn_roles(where.space, raw)
+        await self._hand_over(read_message(scene, raw, roles))
+        if isinstance(number, str):
+            self._missed.took(where.id, number)
+            self._recent[number] = None
+            while len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+
+    async def _hand_over(self, *events: ChannelEvent | None) -> None:
+        for event in events:
+            if event is not None:
+                await self._receive(event)
+
+    async def _fill(self, chat: str) -> None:
+        if not chat:
+            return
+        where = await self._places.find(chat)
+
+        async def take(raw: Any) -> None:
+            await self._message(self._scene(where), raw)
+
+        await self._missed.fill(chat, take)
+
+    def _scene(self, where: Where) -> Scene:
+        places = self._places
+        return Scene(self._channel, places.me, where, places.channel_names, places.role_names)
+
+    async def _roles(self, where: Where, person: str) -> tuple[str, ...]:
+        return await self._people.roles(where.space, person) if person else ()
+
+    def _learn_roles(self, guild: str, raw: Any) -> None:
+        """What a message says about the roles of who wrote it."""
+        if not guild or not isinstance(raw, dict) or not isinstance(raw.get("member"), dict):
+            return
+        author = raw.get("author")
+        if isinstance(author, dict) and isinstance(author.get("id"), str):
+            self._people.learn(guild, author["id"], raw["member"])

@@ -1,0 +1,139 @@
+"""From the first request to the end: who we are, the connection, and what is received over it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bubbot.channel import ChannelOptions, Health
+from channels.discord_api import Api
+from channels.discord_client import Gateway, refused_content
+from channels.discord_content import Raw, number_of
+from channels.discord_errors import Refusal, Unreachable, refused_token
+from channels.discord_interactions import Interactions
+from channels.discord_patience import Pace, Persistent
+from channels.discord_receive import Receiving, Take
+from channels.discord_settings import DiscordSettings
+
+log = logging.getLogger(__name__)
+SEES_TEXT = 1 << 18 | 1 << 19
+"""Flags of an application: it is given the text of messages, as one of many servers or of few."""
+
+Sync = Callable[[str], Awaitable[None]]
+"""Brings the slash commands of an application, by its id, up to date. May raise `Refusal` or `Unreachable`."""
+
+
+class Run:
+    """Receives, one run at a time. `sync` is called once in each, when the bot is connected."""
+
+    def __init__(
+        self,
+        options: ChannelOptions,
+        settings: DiscordSettings,
+        api: Api,
+        interactions: Interactions,
+        *,
+        sync: Sync,
+        pace: Pace,
+    ) -> None:
+        self._options = options
+        self._settings = settings
+        self._api = api
+        self._interactions = interactions
+        self._sync = sync
+        self._pace = pace
+        self._ask = Persistent(api, options.name, pace)
+        self._gateway: Gateway | None = None
+        self._heard = ""
+        self._note = "not connected yet"
+
+    def health(self) -> Health:
+        """How the connection is."""
+        found = self._gateway.health() if self._gateway else Health(ready=False, heard=self._heard, note=self._note)
+        trouble = next(iter(self._ask.trouble.values()), "")
+        if found.ready and trouble:
+            return Health(ready=True, heard=found.heard, note=f"what was missed cannot be fetched: {trouble}")
+        return Health(found.ready, found.heard or self._heard, found.note or trouble)
+
+    async def __call__(self, receive: Take) -> None:
+        """Receives until cancelled. Raises `ChannelRefused`, and what `receive` raises."""
+        number = await self._application()
+        known = await self._options.known()
+        receiving = Receiving(self._options, self._ask, self._interactions, receive, known=known, pace=self._pace)
+        gateway = await self._connector(receiving, number)
+        connected = asyncio.create_task(gateway.stay())
+        try:
+            await asyncio.wait({connected, receiving.failed}, return_when=asyncio.FIRST_COMPLETED)
+            for done in (receiving.failed, connected):
+                if done.done():
+                    await done
+        finally:
+            connected.cancel()
+            await asyncio.gather(connected, return_exceptions=True)
+            await receiving.close()
+            self._heard, self._note, self._gateway = gateway.health().heard, "not connected", None
+
+    async def _connector(self, receiving: Receiving, application: str) -> Gateway:
+        """The connection, not yet made. The commands are looked at once, when it is there for the first time."""
+        synced = False
+
+        def hear(event: str, raw: Any, serial: str) -> None:
+            nonlocal synced
+            receiving.hear(event, raw, serial)
+            if event == "READY" and not synced:
+                synced = True
+                receiving.beside(self._synced(application))
+
+        self._gateway = Gateway(
+            await self._api.http(), self._settings, self._pace, hear=hear, now=self._options.now
+        )  # fmt: skip
+        return self._gateway
+
+    async def _synced(self, application: str) -> None:
+        try:
+            await self._sync(application)
+        except (Refusal, Unreachable) as error:
+            log.warning(
+                "channel %s: the slash commands could not be brought up to date: %s", self._options.name, error,
+                extra={"action": "discord.commands"},
+            )  # fmt: skip
+
+    async def _application(self) -> str:
+        """Asks who we are, which also tries the token; its id. Raises `ChannelRefused`."""
+        failures = 0
+        while True:
+            try:
+                return self._checked(await self._api.call("GET", "/applications/@me"))
+            except Refusal as error:
+                if error.token_refused:
+                    raise refused_token(self._options.name) from None
+                words, wait = error.text, error.retry_after or 0.0
+            except (Unreachable, TypeError) as error:
+                words, wait = str(error), 0.0
+            failures += 1
+            self._note = words
+            log.log(
+                logging.WARNING if failures == 1 else logging.INFO,
+                "channel %s: Discord cannot be used: %s", self._options.name, words,
+                extra={"action": "discord.offline"},
+            )  # fmt: skip
+            await asyncio.sleep(max(wait, self._pace.wait(failures)))
+
+    def _checked(self, found: Any) -> str:
+        number, flags = application(found)
+        if self._settings.content == "all" and not flags & SEES_TEXT:
+            raise refused_content(self._options.name)
+        return number
+
+
+def application(found: Any) -> tuple[str, int]:
+    """The id and the flags of our application, as Discord tells them. Raises `TypeError`."""
+    if not isinstance(found, dict):
+        raise TypeError("its answer names no application")
+    one: Raw = found
+    flags = one.get("flags")
+    if not isinstance(flags, int):
+        raise TypeError("its answer does not say what the application may do")
+    return number_of(one.get("id")), flags

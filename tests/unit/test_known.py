@@ -1,0 +1,174 @@
+"""What an adapter is told is durable, and what it is told of each event."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bubbot import plugins
+from bubbot.channel import ChannelOptions, Health, Inbound, Known, Role, Sender
+from bubbot.errors import DeliveryFailed
+from bubbot.home import Home
+from bubbot.inbox import Inbox, done, inbox_tape
+from bubbot.models.scripted import ScriptedModel
+from bubbot.settings import ModelSettings, Settings
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.query import moment
+from bubbot.tape.service import TapeService
+from bubbot.wiring_daemon import open_daemon
+from tests.doubles import CountingIds, SteppingClock
+from tests.gateways import TIME, Stage, admitting, deletion_of, edit_of, reaction_to
+from tests.turns import Options, Played, running, says
+from tests.virtual import virtual
+
+
+def inbox(store: InMemoryStore) -> Inbox:
+    return Inbox(TapeService(store, inbox_tape("test"), now=SteppingClock(), new_id=CountingIds()), CountingIds())
+
+
+def said(number: int, chat: str, thread: str = "", *, time: str = TIME) -> Inbound:
+    return Inbound("test", f"e{number}", chat, Sender("1"), "hi", time, thread, message=str(number))
+
+
+async def test_nothing_is_known_of_a_channel_that_begins() -> None:
+    assert await inbox(InMemoryStore()).newest() == Known()
+
+
+async def test_the_newest_message_of_each_chat_and_thread_is_known() -> None:
+    box = inbox(InMemoryStore())
+    accepted = None
+    for number, (chat, thread) in enumerate([("a", ""), ("a", "7"), ("b", ""), ("a", "")], 1):
+        accepted = await box.accept(said(number, chat, thread))
+    assert accepted is not None
+    await box.append(done([accepted.id], outcome="answered"))
+    assert (await box.newest()).newest == {("a", ""): "4", ("a", "7"): "2", ("b", ""): "3"}
+
+
+async def test_what_is_only_heard_counts_and_what_is_changed_does_not() -> None:
+    box = inbox(InMemoryStore())
+    await box.note(said(5, "a"))
+    await box.note(edit_of("9", "other", chat="a"))
+    await box.note(deletion_of("10", chat="b"))
+    await box.note(reaction_to("11", "x", chat="c"))
+    await box.refuse("e12")
+    assert await box.newest() == Known({("a", ""): "5"}, TIME)
+
+
+async def test_the_newest_time_is_that_of_sending_whatever_came_last() -> None:
+    box = inbox(InMemoryStore())
+    times = ["2026-11-22T10:00:00+00:00", "2026-11-22T12:30:00+01:00", "2026-11-21T00:00:00Z"]
+    for number, time in enumerate(times):
+        await box.accept(said(number, "a", time=time))
+    assert (await box.newest()).heard == times[1]
+
+
+async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[ChannelOptions] = []
+
+    def make(options: ChannelOptions) -> Stage:
+        given.append(options)
+        stage = Stage()
+        stage.name = options.name
+        return stage
+
+    load = plugins.load
+    monkeypatch.setattr(plugins, "load", lambda group, name: make if name == "stage" else load(group, name))
+    table = {"kind": "stage", "owners": ["1"], "members": ["2"]}
+    settings = Settings(model=ModelSettings(name="scripted"), channels={"mine": table})
+    async with open_daemon(settings, Home(tmp_path / "home")) as daemon:
+        began = await given[0].known()
+        assert (began.newest, began.people) == ({}, ("1", "2"))
+        assert moment(began.heard) is not None
+        await daemon.access.grant("mine", "3", Role.MEMBER, "terminal")
+        await daemon.app.lines["mine"].inbox.accept(replace(said(7, "42"), channel="mine"))
+        assert await given[0].known() == Known({("42", ""): "7"}, began.heard, ("1", "2", "3"))
+    async with open_daemon(settings, Home(tmp_path / "home")):
+        assert (await given[1].known()).heard == began.heard  # it began once
+
+
+class Announcing(Stage):
+    """Shows at once that an answer is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dismissed: list[tuple[str, str, str]] = []
+
+    async def dismiss(self, chat: str, thread: str, message: str) -> None:
+        """See `Dismisses`."""
+        self.dismissed.append((chat, thread, message))
+        if message == "broken":
+            raise DeliveryFailed("offline")
+
+
+@pytest.mark.parametrize("message", ["m1", "broken"])
+@virtual
+async def test_where_nothing_is_said_what_announced_an_answer_is_taken_away(message: str) -> None:
+    stage = Announcing()
+    async with running(
+        InMemoryStore(), Played(says("[SILENT]"), says("done")), Options(rules=admitting(InMemoryStore(), owners={"1"})),
+        channel=stage,
+    ) as bench:  # fmt: skip
+        assert await bench.gate.receive(bench.inbound("hush", message=message)) is True
+        await bench.quiet()
+        assert stage.dismissed == [("home", "", message)]
+        await bench.gate.receive(bench.inbound("speak", message="m2"))
+        await bench.quiet()
+        assert (stage.dismissed[1:], stage.texts) == ([], ["done"])
+
+
+class TestWhatReceiveSays:
+    @virtual
+    async def test_whether_something_will_be_said(self) -> None:
+        store = InMemoryStore()
+        options = Options(rules=admitting(store, owners={"1"}, listen={"-5"}))
+        async with running(store, ScriptedModel(), options, channel=Stage()) as bench:
+            message = bench.inbound("hello")
+            assert await bench.gate.receive(message) is True
+            assert await bench.gate.receive(message) is False  # it came before
+            stranger = bench.inbound("hello", sender="9", chat="9")
+            assert await bench.gate.receive(stranger) is False
+            assert await bench.gate.receive(replace(bench.inbound("a"), direct=False, addressed=False)) is False
+            heard = replace(bench.inbound("a", chat="-5"), direct=False, addressed=False)
+            assert await bench.gate.receive(heard) is None
+            await bench.quiet()
+
+    @virtual
+    async def test_a_stop_that_overtakes_says_nothing_itself(self) -> None:
+        store = InMemoryStore()
+        options = Options(rules=admitting(store, owners={"1"}))
+        async with running(store, Played({"text": "slow", "delay": 5}), options, channel=Stage()) as bench:
+            await bench.post("first")
+            await asyncio.sleep(1)
+            assert await bench.gate.receive(bench.inbound(",status")) is True
+            assert await bench.gate.receive(bench.inbound(",stop")) is None
+            await bench.quiet()
+
+
+HEALTH = {
+    "good": Health(ready=True, heard="2026-11-22T06:00:01.123456+00:00"),
+    "bad": Health(ready=False, note="Message Content is off"),
+}
+
+
+class TestStatus:
+    @pytest.mark.parametrize("role", [Role.ADMIN, Role.OWNER])
+    async def test_admins_are_told_how_the_channels_are(self, role: Role) -> None:
+        assert await status(role, HEALTH) == [
+            "good: receiving; last sign of life 2026-11-22 06:00:01 UTC.",
+            "bad: not receiving (Message Content is off); last sign of life never.",
+        ]
+
+    async def test_members_are_not(self) -> None:
+        assert await status(Role.MEMBER, HEALTH) == []
+
+
+async def status(role: Role, health: dict[str, Health]) -> list[str]:
+    """What `,status` says after its first line."""
+    options = Options(role=role, health=lambda: health)
+    async with running(InMemoryStore(), ScriptedModel(), options) as bench:
+        return (await bench.say(",status")).text.splitlines()[1:]

@@ -1,0 +1,114 @@
+"""What holds on one server alone: who may speak there, what is for the bot, and where it hears nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bubbot.channel import Inbound, Role, Sender
+from bubbot.errors import ConfigError
+from bubbot.gateway.admission import Admission, AdmissionSettings, Decision, Listen, Pair, Silence, Space, Speak
+from bubbot.settings_channels import channel_settings
+
+SERVER, OTHER = "77", "78"
+STRANGER = Sender("42")
+SAID = Inbound(
+    "discord", "m1", "500", STRANGER, "hello", "2026-11-21T20:21:00+00:00", direct=False, addressed=True, space=SERVER
+)
+
+
+def decide(space: Space, inbound: Inbound = SAID, **settings: object) -> Decision:
+    given = AdmissionSettings(spaces={SERVER: space}, **settings)  # type: ignore[arg-type]
+    return Admission(given, lambda _channel, _who: Role.STRANGER, lambda: 0.0).decide(inbound)
+
+
+class TestWhoMaySpeak:
+    def test_everybody_where_it_is_open(self) -> None:
+        assert decide(Space(open=True)) == Speak(Role.MEMBER)
+
+    def test_not_on_another_server(self) -> None:
+        assert decide(Space(open=True), replace(SAID, space=OTHER)) == Silence("stranger")
+
+    def test_not_in_a_direct_chat(self) -> None:
+        direct = replace(SAID, direct=True, space="")
+        assert decide(Space(open=True), direct) == Pair()
+        assert decide(Space(open=True), replace(direct, space=SERVER)) == Pair()
+
+    def test_by_id(self) -> None:
+        assert decide(Space(members=frozenset({"42"}))) == Speak(Role.MEMBER)
+        assert decide(Space(admins=frozenset({"42"}))) == Speak(Role.ADMIN)
+        assert decide(Space(members=frozenset({"43"}))) == Silence("stranger")
+
+    def test_by_a_role_that_the_server_gave(self) -> None:
+        space = Space(roles=frozenset({"7", "8"}), admin_roles=frozenset({"9"}))
+        for roles, wanted in (((), None), (("6",), None), (("6", "8"), Role.MEMBER), (("8", "9"), Role.ADMIN)):
+            found = decide(space, replace(SAID, sender=replace(STRANGER, roles=roles)))
+            assert found == (Speak(wanted) if wanted else Silence("stranger"))
+
+    def test_the_highest_role_counts(self) -> None:
+        assert decide(Space(open=True), owners=frozenset({"42"})) == Speak(Role.OWNER)
+
+    def test_a_bot_is_no_person_of_an_open_server(self) -> None:
+        assert decide(Space(open=True), replace(SAID, sender=Sender("42", bot=True))) == Silence("bot")
+
+    def test_roles_name_nobody_who_has_no_numeric_id(self) -> None:
+        shown = Sender("ann", roles=("7",))
+        assert decide(Space(roles=frozenset({"7"})), replace(SAID, sender=shown)) == Silence("no numeric id")
+
+
+class TestWhatIsForTheBot:
+    quiet = replace(SAID, addressed=False)
+
+    def test_what_does_not_name_it_is_not(self) -> None:
+        assert decide(Space(open=True), self.quiet) == Silence("not addressed")
+
+    def test_everything_in_a_chat_set_so(self) -> None:
+        assert decide(Space(open=True, always=frozenset({"500"})), self.quiet) == Speak(Role.MEMBER)
+
+    def test_what_is_only_heard(self) -> None:
+        assert decide(Space(open=True, listen=frozenset({"500"})), self.quiet) == Listen(Role.MEMBER)
+
+    def test_nothing_in_a_chat_that_is_ignored_not_even_from_its_owner(self) -> None:
+        ignored = Space(open=True, always=frozenset({"500"}), ignored=frozenset({"500"}))
+        assert decide(ignored, owners=frozenset({"42"})) == Silence("ignored")
+        assert decide(ignored, replace(SAID, chat="501")) == Speak(Role.MEMBER)
+
+    def test_its_name_there_takes_the_place_of_the_other(self) -> None:
+        space = Space(open=True, called=("robo",))
+        for text, heard in (("robo, hi", True), ("bubbot, hi", False)):
+            found = decide(space, replace(self.quiet, text=text), called=("bubbot",))
+            assert found == (Speak(Role.MEMBER) if heard else Silence("not addressed"))
+
+
+class TestSettings:
+    def guilds(self, value: object) -> dict[str, object]:
+        found = channel_settings("discord", {"guilds": value})[0].guilds
+        return {key: guild.model_dump(exclude_defaults=True) for key, guild in found.items()}
+
+    @pytest.mark.parametrize("value", [[1, 2], "1,2", "[1, 2]", ["1", "2"]])
+    def test_a_list_names_servers_that_are_open(self, value: object) -> None:
+        assert self.guilds(value) == {"1": {"open": True}, "2": {"open": True}}
+
+    @pytest.mark.parametrize(
+        "value", [{"5": {"always": [1], "roles": "7,8"}}, '{"5": {"always": [1], "roles": "7,8"}}']
+    )
+    def test_a_table_for_each_server(self, value: object) -> None:
+        assert self.guilds(value) == {"5": {"always": ["1"], "roles": ["7", "8"]}}
+
+    @pytest.mark.parametrize(
+        ("value", "words"),
+        [
+            ({"my server": {}}, ("[channels.discord] guilds", "my server", "numeric ids")),
+            ({"5": {"alwys": [1]}}, ("[channels.discord.guilds.5] alwys", "'always'")),
+            ({"5": {"always": ["general"]}}, ("[channels.discord.guilds.5] always", "general", "numeric ids")),
+            ({"5": {"open": "maybe"}}, ("[channels.discord.guilds.5] open", "maybe", "true or false")),
+            ({"5": 3}, ("[channels.discord] guilds", "3", "a table for each id")),
+            (True, ("[channels.discord] guilds", "true", "a list of ids")),
+            ("{", ("[channels.discord] guilds", "ids with tables")),
+        ],
+    )
+    def test_what_is_wrong_is_named_with_its_value_and_the_fix(self, value: object, words: tuple[str, ...]) -> None:
+        with pytest.raises(ConfigError) as error:
+            self.guilds(value)
+        assert [word for word in words if word not in str(error.value)] == []
