@@ -164,11 +164,18 @@ def _growth(watch: Watch, given: Plan) -> dict[str, Any]:
     loaded, warm = [one for one in watch.samples if one.loaded], int(WARM * given.chats * given.messages * given.rounds)
     memory = trend([(one.answered, one.look.memory / MB) for one in loaded], warm)
     files = trend([(one.answered, float(one.look.files)) for one in loaded], warm)
-    return {"memory": asdict(memory), "files": asdict(files), "samples": [_state(one) for one in watch.samples]}
+    connections = trend([(one.answered, float(one.look.connections)) for one in loaded], warm)
+    went = {"memory": asdict(memory), "files": asdict(files), "connections": asdict(connections)}
+    return {**went, "samples": [_state(one) for one in watch.samples]}
 
 
 def _state(sample: Sample) -> dict[str, float]:
-    return {"answered": sample.answered, "memory": round(sample.look.memory / MB, 2), "files": sample.look.files}
+    return {
+        "answered": sample.answered,
+        "memory": round(sample.look.memory / MB, 2),
+        "files": sample.look.files,
+        "connections": sample.look.connections,
+    }
 
 
 async def slow(given: Plan, folder: Path) -> dict[str, Any]:

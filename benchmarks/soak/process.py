@@ -30,11 +30,15 @@ class ProcessFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A process at one moment: seconds of processor time so far, bytes in memory, open files."""
+    """A process at one moment: seconds of processor time so far, bytes in memory, open files and open connections.
+
+    They are counted apart: a client keeps a changing number of connections for its next calls, and files stay.
+    """
 
     processor: float
     memory: int
     files: int
+    connections: int
 
 
 @dataclass
@@ -70,10 +74,11 @@ class Process:
         try:
             fields = (at / "stat").read_text().rpartition(")")[2].split()
             resident = int((at / "statm").read_text().split()[1]) * PAGE
-            files = sum(1 for _ in (at / "fd").iterdir())
+            handles = [_target(one) for one in (at / "fd").iterdir()]
         except OSError as error:
             raise ProcessFailed(f"{self.name} cannot be looked at: {error}") from error
-        return Look((int(fields[11]) + int(fields[12])) / TICKS, resident, files)
+        connections = sum(one.startswith("socket:") for one in handles)
+        return Look((int(fields[11]) + int(fields[12])) / TICKS, resident, len(handles) - connections, connections)
 
     async def end(self) -> int:
         """Closes its standard input and waits; a process that goes on is killed. The exit code."""
@@ -93,6 +98,14 @@ class Process:
 
     def _tail(self) -> str:
         return self.errors.read_text(errors="replace")[-2000:]
+
+
+def _target(handle: Path) -> str:
+    """What an open handle is; one that has just been closed counts as a connection, which come and go."""
+    try:
+        return str(handle.readlink())
+    except OSError:
+        return "socket:"
 
 
 @asynccontextmanager

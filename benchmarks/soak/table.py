@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmarks.soak.parts import Plan
 
+CONNECTIONS = 10
+"""Connections that may be open in the last third beyond those of the first: clients keep more or fewer of them."""
 GOAL = 0.9
 """The part of the ideal that a slow model's turns should reach."""
 
@@ -41,7 +43,7 @@ def _load(load: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"busy: {name}", f"{100 * statistics.median(one['busy'][name] for one in rounds):.0f}% of one processor"
     yield "wait for an answer", f"p50 {_ms(waits['p50'])}, p99 {_ms(waits['p99'])}, max {_ms(waits['max'])}"
     yield "event loop late", _lag([one["lag"] for one in rounds])
-    for name, unit in (("memory", " MB"), ("files", "")):
+    for name, unit in (("memory", " MB"), ("files", ""), ("connections", "")):
         went = load[name]
         thirds = f"{went['first']:.1f} and {went['last']:.1f}{unit}; {went['slope']:+.2f}{unit} for 1,000 messages"
         yield f"{name}, first and last third", f"{thirds}; peak {went['peak']:.1f}{unit}"
@@ -75,10 +77,10 @@ def verdicts(figures: Mapping[str, Any], plan: Plan) -> list[str]:
             f"after warm-up the daemon grew by {grown:.1f} MB, from {load['memory']['first']:.1f} to "
             f"{load['memory']['last']:.1f}; {plan.growth:g} MB are allowed"
         )
-    if load["files"]["last"] > load["files"]["first"]:
-        found.append(
-            f"the daemon's open files grew from {load['files']['first']:.0f} to {load['files']['last']:.0f} after warm-up"
-        )
+    for what, allowed in (("files", 0), ("connections", CONNECTIONS)):
+        went = load[what]
+        if went["last"] > went["first"] + allowed:
+            found.append(f"the daemon's open {what} grew from {went['first']:.0f} to {went['last']:.0f} after warm-up")
     return found
 
 

@@ -16,7 +16,7 @@ from benchmarks.soak.parts import Plan, joined, load, slow
 from benchmarks.soak.table import table, verdicts
 
 ROOT = Path(__file__).parents[2]
-PLATFORMS = ("telegram",)
+PLATFORMS = ("telegram", "discord")
 WAIT = 60.0
 
 
@@ -76,11 +76,11 @@ async def test_many_chats_on_every_platform_are_answered_once_and_in_order(tmp_p
 
 
 async def test_turns_that_wait_for_a_model_run_side_by_side(tmp_path: Path) -> None:
-    given = Plan(PLATFORMS, slow_chats=24, slow_messages=2, slow_seconds=1.0)
+    given = Plan(PLATFORMS, slow_chats=24, slow_messages=1, slow_seconds=4.0)
     async with asyncio.timeout(WAIT):
         figures = await slow(given, tmp_path)
     assert figures["faults"] == []
-    assert figures["rate"] > 8.5, "more than eight at once"
+    assert figures["rate"] > 2, "eight at once would need twelve seconds"
 
 
 async def test_messages_that_are_joined_are_each_answered_once(tmp_path: Path) -> None:
@@ -90,18 +90,24 @@ async def test_messages_that_are_joined_are_each_answered_once(tmp_path: Path) -
 
 def test_growth_and_faults_are_said_in_sentences() -> None:
     went = {"first": 90.0, "last": 120.0, "slope": 1.0, "peak": 120.0}
-    part = {"faults": ["telegram chat 1: message 2 has no answer"], "memory": went, "files": {**went, "last": 91.0}}
+    part = {
+        "faults": ["telegram chat 1: message 2 has no answer"],
+        "memory": went,
+        "files": {**went, "last": 91.0},
+        "connections": {**went, "last": 101.0},
+    }
     assert verdicts({"load": part}, Plan(PLATFORMS, growth=10)) == [
         "load: telegram chat 1: message 2 has no answer",
         "after warm-up the daemon grew by 30.0 MB, from 90.0 to 120.0; 10 MB are allowed",
         "the daemon's open files grew from 90 to 91 after warm-up",
+        "the daemon's open connections grew from 90 to 101 after warm-up",
     ]
 
 
 def test_the_limit_of_time_ends_everything(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--chats", "2", "--messages", "8", "--limit", "0.5"]
     done = subprocess.run(
-        [*command, "--platforms", "telegram", "--json", str(tmp_path / "figures.json")],
+        [*command, "--json", str(tmp_path / "figures.json")],
         cwd=ROOT, capture_output=True, text=True, timeout=WAIT, check=False,
     )  # fmt: skip
     assert done.returncode == 1
@@ -113,7 +119,7 @@ def test_the_limit_of_time_ends_everything(tmp_path: Path) -> None:
 def test_the_whole_command_ends_well_and_writes_its_figures(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--chats", "40", "--messages", "1600", "--slow-chats", "20"]
     done = subprocess.run(
-        [*command, "--platforms", ",".join(PLATFORMS), "--json", str(tmp_path / "figures.json")],
+        [*command, "--json", str(tmp_path / "figures.json")],
         cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
