@@ -32,7 +32,7 @@ def plan() -> tuple[Plan, Path | None, float]:
     parser.add_argument("--rounds", type=int, default=4, help="times that daemon and runtime take turns")
     parser.add_argument("--ahead", type=int, default=4, help="messages of a chat that wait for answers at most")
     parser.add_argument("--slow-chats", type=int, default=50, help="chats that talk with the slow model; 0 for none")
-    parser.add_argument("--slow-messages", type=int, default=10, help="messages of each of them")
+    parser.add_argument("--slow-messages", type=int, default=12, help="messages of each of them")
     parser.add_argument("--joined-chats", type=int, default=20, help="chats whose messages are joined; 0 for none")
     parser.add_argument("--growth", type=float, default=GROWTH, help="MB that the daemon may grow after warm-up")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that everything may take")
@@ -46,7 +46,7 @@ def plan() -> tuple[Plan, Path | None, float]:
     made = Plan(
         platforms,
         chats=given.chats,
-        messages=max(1, given.messages // (given.chats * given.rounds)),
+        messages=-(-given.messages // (given.chats * given.rounds)),
         rounds=given.rounds,
         ahead=given.ahead,
         slow_chats=given.slow_chats,

@@ -35,7 +35,7 @@ class Plan:
     rounds: int = 4
     ahead: int = 4
     slow_chats: int = 50
-    slow_messages: int = 10
+    slow_messages: int = 12
     slow_seconds: float = 1.0
     joined_chats: int = 20
     growth: float = GROWTH
@@ -54,12 +54,16 @@ class Bench:
     daemon: Process
     people: Mapping[str, Process]
 
-    async def talk(self, messages: int, ahead: int) -> dict[str, Any]:
-        """Every chat on every platform at once; seconds from the first message to the last answer, and each wait."""
-        question = {"messages": messages, "ahead": ahead}
+    async def talk(self, messages: int, ahead: int, spread: float = 0.0) -> dict[str, Any]:
+        """Every chat on every platform; seconds from the first message to the last answer, how long each waited, and
+        the rate of the middle half of the answers, when nothing starts or ends. `spread`: see `people`."""
+        question = {"messages": messages, "ahead": ahead, "spread": spread}
         replies = await asyncio.gather(*(one.ask(question) for one in self.people.values()))
+        ends = sorted(end for one in replies for end in one["ends"])
+        middle = ends[len(ends) // 4 : len(ends) * 3 // 4 + 1]
         return {
-            "seconds": max(one["end"] for one in replies) - min(one["begun"] for one in replies),
+            "seconds": ends[-1] - min(one["begun"] for one in replies),
+            "middle": (len(middle) - 1) / max(middle[-1] - middle[0], 0.001),
             "waits": [wait for one in replies for wait in one["waits"]],
         }
 
@@ -122,18 +126,21 @@ async def load(given: Plan, folder: Path) -> dict[str, Any]:
 
 
 async def _rounds(given: Plan, daemon: Bench, runtime: Process) -> dict[str, Any]:
+    rounds, waits, count = [], [], given.chats * given.messages
+    await daemon.talk(1, 1)  # until then it may still be connecting
+    await runtime.ask({"messages": 1, "ahead": 1})
+    await asyncio.sleep(REST)
     watch = Watch(daemon.daemon, list(daemon.people.values()))
     looking = asyncio.create_task(watch.go_on(SAMPLED))
-    rounds, waits, count = [], [], given.chats * given.messages
-    await asyncio.sleep(REST)
     try:
         for number in range(given.rounds):
             watch.loaded = True
             await daemon.daemon.ask({"figures": True})  # from here on
             with Busy([daemon.daemon, *daemon.people.values()]) as busy:
                 talked = await daemon.talk(given.messages, given.ahead)
-            inside = await daemon.daemon.ask({"figures": True})
+            watch.look()
             watch.loaded = False
+            inside = await daemon.daemon.ask({"figures": True})
             with Busy([runtime]) as direct:
                 bare = await runtime.ask({"messages": given.messages, "ahead": given.ahead})
             await asyncio.sleep(REST)
@@ -184,13 +191,14 @@ async def slow(given: Plan, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     script = {"default": [{"text": words.ANSWERED, "delay": given.slow_seconds}]}
     async with bench(given, folder, given.slow_chats, script=script, keys={"debounce": 0}) as daemon:
+        await daemon.talk(1, 1)  # until then it may still be connecting
+        await daemon.daemon.ask({"figures": True})
         with Busy([daemon.daemon]) as busy:
-            talked = await daemon.talk(given.slow_messages, 2)
-        count = given.slow_chats * given.slow_messages
+            talked = await daemon.talk(given.slow_messages, 2, given.slow_seconds)
         inside = await daemon.daemon.ask({"figures": True})
         return {
             "chats": given.slow_chats,
-            "rate": count / talked["seconds"],
+            "rate": talked["middle"],
             "ideal": given.slow_chats / given.slow_seconds,
             "busy": busy.took[daemon.daemon.name] / busy.wall,
             "lag": inside["lag"],

@@ -1,7 +1,7 @@
 """A process with one platform and everybody who talks there: python -m benchmarks.soak.people PLATFORM CHATS [joined].
 
-It says `{"table": ...}` for `config.toml` at once. Asked `{"messages": 10, "ahead": 4}` it lets every chat say so many
-messages more, at most `ahead` of them unanswered, and tells `{"answered": 17}` meanwhile and the figures in the end;
+It says `{"table": ...}` for `config.toml` at once. Asked `{"messages": 10, "ahead": 4, "spread": 0}` it lets every chat
+say so many messages more, at most `ahead` of them unanswered, the chats beginning within `spread` seconds, and tells `{"answered": 17}` meanwhile and the figures in the end;
 asked `{"faults": true}` it looks at every chat.
 """
 
@@ -32,24 +32,35 @@ class People:
         self._told = 0.0
         self.answered = 0
 
-    async def talk(self, messages: int, ahead: int) -> Message:
+    async def talk(self, messages: int, ahead: int, spread: float) -> Message:
         """Every chat says so many messages more; returns when each has been answered."""
         goal = [said + messages for said in self._said]
-        waits: list[float] = []
-        begun = end = time.monotonic()
-        for _ in range(ahead):  # all chats say their first, then all their second
-            for chat in range(len(goal)):
-                self._say(chat, goal[chat])
-        while any(self._open):
+        waits, ends, begun = list[float](), list[float](), time.monotonic()
+        starting = asyncio.create_task(self._start(goal, ahead, spread))
+        while not starting.done() or any(self._open):
             await self._platform.changed(TOLD_EVERY)
             for chat, text in self._platform.news():
-                waits += self._heard(chat, text)
-                end = time.monotonic()
+                found = self._heard(chat, text)
+                waits += found
+                ends += [time.monotonic()] * len(found)
                 while len(self._open[chat]) < ahead and self._said[chat] < goal[chat]:
                     self._say(chat, goal[chat])
             self._tell()
+        await starting
         tell({"answered": self.answered})
-        return {"begun": begun, "end": end, "waits": [round(wait, 4) for wait in waits]}
+        return {"begun": begun, "ends": ends, "waits": [round(wait, 4) for wait in waits]}
+
+    async def _start(self, goal: list[int], ahead: int, spread: float) -> None:
+        """The first messages: all chats say their first, then all their second; or one chat after another."""
+        if spread:
+            for chat in range(len(goal)):
+                for _ in range(ahead):
+                    self._say(chat, goal[chat])
+                await asyncio.sleep(spread / len(goal))
+            return
+        for _ in range(ahead):
+            for chat in range(len(goal)):
+                self._say(chat, goal[chat])
 
     def faults(self) -> list[str]:
         """What is wrong in any chat."""
@@ -91,10 +102,10 @@ async def main(name: str, chats: int, *, joined: bool) -> None:
             tell({"reply": await _reply(people, question)})
 
 
-async def _reply(people: People, question: Mapping[str, int]) -> Message | list[str]:
+async def _reply(people: People, question: Mapping[str, float]) -> Message | list[str]:
     if "faults" in question:
         return people.faults()
-    return await people.talk(question["messages"], question["ahead"])
+    return await people.talk(int(question["messages"]), int(question["ahead"]), question.get("spread", 0.0))
 
 
 if __name__ == "__main__":
