@@ -152,7 +152,7 @@ async def killed_at(
         talk.say(person, "first use the tool")
         talk.say(person, "second")
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             code: int | None = await daemon.process.wait()
     except TimeoutError:
         await daemon.kill()
