@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import shutil
 import sqlite3
@@ -18,6 +19,7 @@ from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.e2e import forked
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +35,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--proof"):
+        os.environ[forked.ANEW] = "yes"
     quiet = hypothesis.settings(
         derandomize=True,
         deadline=None,

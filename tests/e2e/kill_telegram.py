@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,7 @@ from tests.botapi.server import Server
 from tests.e2e.daemon import Daemon, configured, started
 from tests.e2e.kill_harness import SCRIPT, damage, entries_of
 
-CHILD = Path(__file__).with_name("kill_daemon.py")
-ROOT = CHILD.parents[2]
+CHILD = "tests.e2e.kill_daemon:run"
 CHANNEL = "telegram"
 GAVE_UP = Texts().say("gave_up")
 
@@ -48,8 +46,7 @@ class Talk:
 
     async def start(self, point: str = "", broken: str = "") -> Daemon:
         """A bot that ends itself at the point."""
-        command = [sys.executable, str(CHILD), str(self.home), point, broken]
-        return await started(self.home, command=command, env={"PYTHONPATH": str(ROOT)})
+        return await started(self.home, target=CHILD, arguments=[str(self.home), point, broken])
 
     def answers(self, person: int) -> Counter[str]:
         """What the bot has said in somebody's chat, as it stands now."""
@@ -142,7 +139,7 @@ async def killed_at(home: Path, point: str, broken: str = "") -> tuple[int | Non
         talk.say(person, "second")
         try:
             async with asyncio.timeout(15):
-                code: int | None = await daemon.process.wait()
+                code: int | None = await daemon.process.ended()
         except TimeoutError:
             await daemon.kill()
             code = None
