@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 import shutil
@@ -47,6 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("default", quiet, max_examples=60)
     hypothesis.settings.register_profile("proof", quiet, max_examples=1000, derandomize=False)
     hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing of what is imported for tests is ever garbage: the collector need not look at it, now and later."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 def pytest_report_header(config: pytest.Config) -> str:
