@@ -36,7 +36,7 @@ POINTS = (
     "merge:after#2",
     "send:after#2",
 )
-AT_ONCE = 3
+AT_ONCE = 4
 
 
 async def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
