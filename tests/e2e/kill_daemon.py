@@ -1,6 +1,6 @@
 """A real daemon with its real channels that ends itself with SIGKILL at one point between poll and receipt.
 
-Usage: python kill_daemon.py HOME [POINT [BREAK]], as kill_child.py. Points of the channel: `receive`, `send`, `edit`.
+Arguments: HOME [POINT [BREAK]], as in kill_child.py. Points of the channel: `receive`, `send`, `edit`.
 BREAK=`early-ack` removes one guard: an update counts as taken before it is durable. `split-done`: see kill_child.py.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,6 +143,9 @@ async def main(home: Path, point: str, broken: str) -> None:
         await daemon.manager.end(Grace(turns=5.0, deliveries=5.0))
 
 
-if __name__ == "__main__":
+def run(arguments: Sequence[str]) -> int:
+    """The process."""
     os.umask(0o077)
-    asyncio.run(main(Path(sys.argv[1]), *[*sys.argv[2:], "", ""][:2]))
+    home, *broken = arguments
+    asyncio.run(main(Path(home), *[*broken, "", ""][:2]))
+    return 0

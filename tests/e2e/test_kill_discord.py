@@ -27,7 +27,7 @@ async def discord() -> AsyncIterator[Sequence[Platform]]:
 
 @asynccontextmanager
 async def both() -> AsyncIterator[Sequence[Platform]]:
-    async with discord() as platforms, BotApi(limits=None, conflict_pause=0.1) as server:
+    async with discord() as platforms, BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
         yield [*platforms, OnTelegram(server)]
 
 
