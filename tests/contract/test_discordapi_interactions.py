@@ -39,7 +39,7 @@ class Commanded(Library):
             except discord.HTTPException as error:
                 self.failed.append(error)
 
-        self.tree.add_command(app_commands.Command(name="ask", description="Asks.", callback=act))  # type: ignore[arg-type]
+        self.tree.add_command(app_commands.Command(name="ask", description="Asks.", callback=act))
 
     async def setup_hook(self) -> None:
         await super().setup_hook()
@@ -266,14 +266,15 @@ async def test_people_can_only_type_what_is_registered() -> None:
         option = {"type": 4, "name": "count", "description": "How many.", "required": True}
         group = {**GOOD, "name": "list", "options": [{**GOOD, "type": 1, "name": "add", "options": [option]}]}
         await api.ask("PUT", f"/applications/{server.bot.application_id}/commands", json=[group])
-        for command, options in (
+        wrong: list[tuple[str, dict[str, object]]] = [
             ("nothing", {}),
             ("list", {}),
             ("list remove", {}),
             ("list add", {}),
             ("list add", {"count": "one"}),
             ("list add", {"count": 1, "more": 2}),
-        ):
+        ]
+        for command, options in wrong:
             with pytest.raises(ValueError, match=r"."):
                 server.slash(server.dm(ada), ada, command, options)
         asked = server.slash(server.dm(ada), ada, "list add", {"count": 1})
