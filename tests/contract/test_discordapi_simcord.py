@@ -20,65 +20,77 @@ from tests.discordapi.errors import Json
 PEOPLE = {"MESSAGE_DELETE", "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE", "TYPING_START"}
 
 
+HERE = "/channels/{channel_id}"
+
+
+async def _ask(side: Side, name: str, method: str, path: str, **named: Any) -> Any:
+    """One request of the bot; the answer or the refusal is kept under a name."""
+    try:
+        answer = await side.client.http.request(Route(method, path, channel_id=side.channel), **named)
+    except discord.HTTPException as error:
+        side.seen.refusals[name] = (error.status, error.code)
+        return None
+    if answer:
+        side.seen.answers[name] = json.loads(json.dumps(answer))
+    return answer
+
+
+async def _requests(side: Side, first: int) -> int:
+    """The bot says things and asks for everything; the guild's id."""
+    await _ask(side, "text", "POST", f"{HERE}/messages", json={"content": "hi", "tts": False})
+    reply = {"content": "re", "tts": False, "message_reference": {"message_id": str(first), "type": 0}}
+    sent = await _ask(side, "reply", "POST", f"{HERE}/messages", json=reply)
+    await _ask(side, "edit", "PATCH", f"{HERE}/messages/{sent['id']}", json={"content": "re!"})
+    await _ask(side, "react", "PUT", f"{HERE}/messages/{first}/reactions/%F0%9F%91%8D/@me")
+    await _ask(side, "message", "GET", f"{HERE}/messages/{first}")
+    await _ask(side, "history", "GET", f"{HERE}/messages", params={"limit": 2})
+    channel = await side.client.fetch_channel(side.channel)
+    assert isinstance(channel, discord.TextChannel)
+    await channel.send(file=discord.File(io.BytesIO(b"abc"), "b.txt"))
+    await _ask(side, "channel", "GET", HERE)
+    await _ask(side, "direct", "GET", f"/channels/{side.direct}")
+    await _ask(side, "guild", "GET", f"/guilds/{channel.guild.id}")
+    thread = {"name": "side", "auto_archive_duration": 1440}
+    await _ask(side, "thread", "POST", f"{HERE}/messages/{first}/threads", json=thread)
+    return channel.guild.id
+
+
+async def _mistakes(side: Side, first: int, guild: int) -> None:
+    """The bot asks for what it should not."""
+    nothing = {"content": "x", "message_reference": {"message_id": "77"}}
+    wrong: list[tuple[str, str, str, Json]] = [
+        ("too long", "POST", f"{HERE}/messages", {"json": {"content": "x" * 2001}}),
+        ("empty", "POST", f"{HERE}/messages", {"json": {"content": ""}}),
+        ("no channel", "GET", "/channels/77", {}),
+        ("no message", "GET", f"{HERE}/messages/77", {}),
+        ("not mine", "PATCH", f"{HERE}/messages/{first}", {"json": {"content": "x"}}),
+        ("hidden", "POST", f"/channels/{side.hidden}/messages", {"json": {"content": "x"}}),
+        ("no guild", "GET", "/guilds/77", {}),
+        ("no member", "GET", f"/guilds/{guild}/members/77", {}),
+        ("no emoji", "PUT", f"{HERE}/messages/{first}/reactions/nonsense/@me", {}),
+        ("reply to nothing", "POST", f"{HERE}/messages", {"json": nothing}),
+        ("no interaction", "POST", "/interactions/77/x/callback", {"json": {"type": 5}}),
+        ("second thread", "POST", f"{HERE}/messages/{first}/threads", {"json": {"name": "side"}}),
+        ("delete not mine", "DELETE", f"{HERE}/messages/{first}", {}),
+    ]
+    for name, method, path, named in wrong:
+        await _ask(side, name, method, path, **named)
+
+
 async def _converse(side: Side) -> Seen:
     """The conversation: people talk, the bot answers, asks for everything and makes every mistake."""
-    seen, http = side.seen, side.client.http
-
-    async def ask(name: str, method: str, path: str, **named: Any) -> Any:
-        try:
-            answer = await http.request(Route(method, path, channel_id=side.channel), **named)
-        except discord.HTTPException as error:
-            seen.refusals[name] = (error.status, error.code)
-            return None
-        if answer:
-            seen.answers[name] = json.loads(json.dumps(answer))
-        return answer
-
     first = await side.say(f"hello <@{side.client.user.id if side.client.user else 0}>")
     second = await side.say("look", reply_to=first, file=True)
     await side.say("psst", direct=True)
     await side.edit(second, "look again")
     await side.react(first, "👍")
     await side.typing()
-    here = "/channels/{channel_id}"
-    await ask("text", "POST", f"{here}/messages", json={"content": "hi", "tts": False})
-    reply = {"content": "re", "tts": False, "message_reference": {"message_id": str(first), "type": 0}}
-    sent = await ask("reply", "POST", f"{here}/messages", json=reply)
-    own = sent["id"]
-    await ask("edit", "PATCH", f"{here}/messages/{own}", json={"content": "re!"})
-    await ask("react", "PUT", f"{here}/messages/{first}/reactions/%F0%9F%91%8D/@me")
-    await ask("message", "GET", f"{here}/messages/{first}")
-    await ask("history", "GET", f"{here}/messages", params={"limit": 2})
-    channel = await side.client.fetch_channel(side.channel)
-    assert isinstance(channel, discord.TextChannel)
-    await channel.send(file=discord.File(io.BytesIO(b"abc"), "b.txt"))
-    await ask("channel", "GET", here)
-    await ask("direct", "GET", f"/channels/{side.direct}")
-    await ask("guild", "GET", f"/guilds/{channel.guild.id}")
-    await ask(
-        "thread", "POST", f"{here}/messages/{first}/threads", json={"name": "side", "auto_archive_duration": 1440}
-    )
-    wrong: list[tuple[str, str, str, Json]] = [
-        ("too long", "POST", f"{here}/messages", {"json": {"content": "x" * 2001}}),
-        ("empty", "POST", f"{here}/messages", {"json": {"content": ""}}),
-        ("no channel", "GET", "/channels/77", {}),
-        ("no message", "GET", f"{here}/messages/77", {}),
-        ("not mine", "PATCH", f"{here}/messages/{first}", {"json": {"content": "x"}}),
-        ("hidden", "POST", f"/channels/{side.hidden}/messages", {"json": {"content": "x"}}),
-        ("no guild", "GET", "/guilds/77", {}),
-        ("no member", "GET", f"/guilds/{channel.guild.id}/members/77", {}),
-        ("no emoji", "PUT", f"{here}/messages/{first}/reactions/nonsense/@me", {}),
-        ("reply to nothing", "POST", f"{here}/messages", {"json": {"content": "x", "message_reference": {"message_id": "77"}}}),
-        ("no interaction", "POST", "/interactions/77/x/callback", {"json": {"type": 5}}),
-        ("second thread", "POST", f"{here}/messages/{first}/threads", {"json": {"name": "side"}}),
-        ("delete not mine", "DELETE", f"{here}/messages/{first}", {}),
-    ]  # fmt: skip
-    for name, method, path, named in wrong:
-        await ask(name, method, path, **named)
+    guild = await _requests(side, first)
+    await _mistakes(side, first, guild)
     await side.slash("hi")
     await side.slash("later")
     await side.delete(second)
-    return seen
+    return side.seen
 
 
 async def _both() -> tuple[Seen, Seen]:
