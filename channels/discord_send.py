@@ -97,7 +97,7 @@ class Sending:
     async def typing(self, chat: str, thread: str) -> None:
         """Shows that an answer is on its way, for ten seconds. Raises `DeliveryFailed`."""
         try:
-            await self._api.call("POST", f"/channels/{_place(chat, thread)}/typing", within=10)
+            await self._api.call("POST", f"/channels/{_place(chat, thread)}/typing")
         except (Refusal, Unreachable) as error:
             raise delivery_failed(error) from None
 
