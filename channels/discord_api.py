@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 from discord import DiscordException, File, HTTPException, RateLimited
-from discord.http import HTTPClient, Route
+from discord.http import HTTPClient, Ratelimit, Route
 
 from channels.discord_errors import Refusal, Unreachable, problem
 from channels.discord_settings import DiscordSettings
@@ -191,6 +191,23 @@ class _Place(Route):
             self.webhook_token = words[2]
 
 
+class _Limit(Ratelimit):
+    """A limit of the library that lets through what may be asked: it refuses every request in a window that is longer
+    than the longest wait, also where none has to wait."""
+
+    __slots__ = ()
+
+    async def acquire(self) -> None:
+        if self.is_expired():
+            self.reset()  # type: ignore[no-untyped-call]
+        if self.remaining <= 0:
+            return await super().acquire()
+        self._last_request = self._loop.time()
+        self.remaining -= 1
+        self.outgoing += 1
+        return None
+
+
 class _Http(HTTPClient):
     """The library's client at an address of its own, without a login, and with waits that may be short."""
 
@@ -207,6 +224,13 @@ class _Http(HTTPClient):
             await self.static_login(token)
         finally:
             self._opening = False
+
+    def get_ratelimit(self, key: str) -> Ratelimit:
+        """As the library does it, with our kind of limit."""
+        if key not in self._buckets:
+            self._buckets[key] = _Limit(self.max_ratelimit_timeout)
+            self._try_clear_expired_ratelimits()
+        return self._buckets[key]
 
     async def request(self, route: Route, **kwargs: Any) -> Any:
         """As the library does it, but at our address."""

@@ -142,7 +142,9 @@ class Gateway(discord.Client):
         return super()._get_state(**options)
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Nothing: it was waited before the connection was made."""
+        """A new session is asked for; it was waited before the connection was made."""
+        del shard_id, initial
+        self._sessions.append(self._pace.monotonic())
 
     def health(self) -> Health:
         """As of now."""
@@ -252,7 +254,6 @@ class Gateway(discord.Client):
         while self._sessions and now - self._sessions[0] > HOUR:
             self._sessions.popleft()
         rationed = len(self._sessions) >= SESSIONS_AN_HOUR
-        self._sessions.append(now)
         identify = self._pace.rationed if rationed else self._pace.identify * (0.2 + 0.8 * self._pace.chance())
         return max(wait, identify)
 

@@ -70,8 +70,8 @@ class Lanes(Generic[Item]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._lanes.clear()
-        if not self.failed.done():
-            self.failed.cancel()
+        if not self.failed.cancel() and not self.failed.cancelled():
+            self.failed.exception()  # somebody looked at it
 
     def _lane(self, name: str) -> _Lane[Item]:
         lane = self._lanes.get(name)

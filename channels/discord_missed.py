@@ -136,18 +136,20 @@ class Missed:
         floor = snowflake((seconds_of(self._now()) or 0.0) - self._pace.oldest)
         after, read = self._from(chat, place.guild if place else ""), 0
         if after < floor:
-            log.info(
+            log.log(
+                logging.INFO if chat in self._positions else logging.DEBUG,
                 "channel %s: chat %s was last heard long ago; older messages than %.0f h are not looked at",
                 self._channel, chat, self._pace.oldest / 3600, extra={"action": "discord.too_old"},
             )  # fmt: skip
             after = floor
         while read < self._pace.most_missed:
-            page = await self._page(chat, after)
+            room = min(PAGE, self._pace.most_missed - read)
+            page = await self._page(chat, after, room)
             for number, raw in page:
                 await take(raw)
                 after = max(after, number)
             read += len(page)
-            if len(page) < PAGE:
+            if len(page) < room:
                 break
         else:
             log.warning(
@@ -160,10 +162,10 @@ class Missed:
                 extra={"action": "discord.fetched"},
             )  # fmt: skip
 
-    async def _page(self, chat: str, after: int) -> list[tuple[int, Any]]:
-        """Up to a hundred messages, oldest first, with their numbers; none where they may not be read."""
+    async def _page(self, chat: str, after: int, room: int) -> list[tuple[int, Any]]:
+        """Up to so many messages, oldest first, with their numbers; none where they may not be read."""
         try:
-            found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": PAGE})
+            found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": room})
         except Refusal as error:
             log.debug("channel %s: the messages of chat %s cannot be read: %s", self._channel, chat, error.text)
             return []

@@ -7,9 +7,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from bubbot.channel import ChannelEvent, ChannelOptions, Inbound, Known, Unparsed
+from bubbot.channel import ChannelEvent, ChannelOptions, Known
 from channels.discord_inbound import (
     Scene,
     Where,
@@ -19,11 +19,13 @@ from channels.discord_inbound import (
     read_message,
     unparsed,
 )
+from channels.discord_interactions import Interactions
 from channels.discord_lanes import Lanes
 from channels.discord_missed import Missed
 from channels.discord_patience import Pace, Persistent
 from channels.discord_places import People, Places
 from channels.discord_reactions import REACTIONS, Shown, who_took_back
+from channels.discord_slash import read_interaction
 
 log = logging.getLogger(__name__)
 CREATED, CHANGED, INTERACTION = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
@@ -35,16 +37,6 @@ RECENT = 4000
 
 Take: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
 """`Receive`."""
-
-
-class Slash(Protocol):
-    """What is done with interactions: slash commands and the like."""
-
-    def read(self, scene: Scene, raw: Any) -> Inbound | Unparsed | None:
-        """What an interaction says. Pure."""
-
-    async def defer(self, raw: Any) -> None:
-        """Tells Discord that an answer comes. Raises nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +52,18 @@ class Receiving:
     """Lives as long as one `run`. `ready` is called at the beginning of each session."""
 
     def __init__(
-        self, options: ChannelOptions, ask: Persistent, slash: Slash, receive: Take, *, known: Known, pace: Pace
+        self,
+        options: ChannelOptions,
+        ask: Persistent,
+        interactions: Interactions,
+        receive: Take,
+        *,
+        known: Known,
+        pace: Pace,
     ) -> None:
         self._channel = options.name
         self._now = options.now
-        self._slash = slash
+        self._interactions = interactions
         self._receive = receive
         self._places = Places(ask)
         self._people = People(ask, pace.monotonic, pace.believed)
@@ -145,8 +144,10 @@ class Receiving:
             reason = f"an event {item.event} that names no channel" if item.event else "a frame that is not JSON"
             await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
             return
-        scene = self._scene(await self._places.find(chat, item.raw))
-        await self._take_in(scene, item)
+        if item.event == INTERACTION:
+            await self._used(item.raw)
+        else:
+            await self._take_in(self._scene(await self._places.find(chat, item.raw)), item)
 
     async def _take_in(self, scene: Scene, item: Item) -> None:
         raw, where = item.raw, scene.where
@@ -158,14 +159,19 @@ class Receiving:
                 await self._hand_over(read_edit(scene, raw, await self._roles(where, author_without_roles(where, raw))))
         elif item.event in DELETED:
             await self._hand_over(*read_deletion(scene, raw, self._now()))
-        elif item.event in REACTIONS:
+        else:
             roles = await self._roles(where, who_took_back(where.space, item.event, raw))
             found = self._shown.read(scene, item.event, raw, serial=item.serial, now=self._now(), roles=roles)
             await self._hand_over(*found)
-        else:
-            event = self._slash.read(scene, raw)
-            if event is not None and await self._receive(event) and isinstance(event, Inbound):
-                await self._slash.defer(raw)
+
+    async def _used(self, raw: Any) -> None:
+        """Somebody used a command. Discord waits three seconds to hear that an answer comes."""
+        event = read_interaction(self._channel, self._places.me.id, raw)
+        if event is None:
+            return
+        self._interactions.remember(raw)
+        if await self._receive(event):
+            self.beside(self._interactions.defer(raw))
 
     async def _message(self, scene: Scene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None

@@ -12,8 +12,9 @@ from channels.discord_api import Api
 from channels.discord_client import Gateway, refused_content
 from channels.discord_content import Raw, number_of
 from channels.discord_errors import Refusal, Unreachable, refused_token
+from channels.discord_interactions import Interactions
 from channels.discord_patience import Pace, Persistent
-from channels.discord_receive import Receiving, Slash, Take
+from channels.discord_receive import Receiving, Take
 from channels.discord_settings import DiscordSettings
 
 log = logging.getLogger(__name__)
@@ -28,12 +29,19 @@ class Run:
     """Receives, one run at a time. `sync` is called once in each, when the bot is connected."""
 
     def __init__(
-        self, options: ChannelOptions, settings: DiscordSettings, api: Api, slash: Slash, *, sync: Sync, pace: Pace
+        self,
+        options: ChannelOptions,
+        settings: DiscordSettings,
+        api: Api,
+        interactions: Interactions,
+        *,
+        sync: Sync,
+        pace: Pace,
     ) -> None:
         self._options = options
         self._settings = settings
         self._api = api
-        self._slash = slash
+        self._interactions = interactions
         self._sync = sync
         self._pace = pace
         self._ask = Persistent(api, options.name, pace)
@@ -53,7 +61,7 @@ class Run:
         """Receives until cancelled. Raises `ChannelRefused`, and what `receive` raises."""
         number = await self._application()
         known = await self._options.known()
-        receiving = Receiving(self._options, self._ask, self._slash, receive, known=known, pace=self._pace)
+        receiving = Receiving(self._options, self._ask, self._interactions, receive, known=known, pace=self._pace)
         gateway = await self._connector(receiving, number)
         connected = asyncio.create_task(gateway.stay())
         try:

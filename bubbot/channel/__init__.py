@@ -22,7 +22,7 @@ from bubbot.channel.events import (
     Unparsed,
 )
 from bubbot.channel.port import Channel, ChannelOptions, CommandInfo, Known, Receive, kept_aside, no_blob, nothing_known
-from bubbot.channel.powers import Closes, Editing, Fetches, Finds, Health, Previews, Reports, Typing, Webhook
+from bubbot.channel.powers import Closes, Dismisses, Editing, Fetches, Finds, Health, Previews, Reports, Typing, Webhook
 from bubbot.channel.sending import File, Outbound, Part, Receipt
 from bubbot.channel.showing import Preview, StepEnded, TextShown, ToolEnded, ToolStarted, TurnEnded, TurnStarted
 
@@ -35,6 +35,7 @@ __all__ = [
     "Closes",
     "CommandInfo",
     "Deletion",
+    "Dismisses",
     "Edit",
     "Editing",
     "Fetches",

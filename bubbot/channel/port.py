@@ -12,8 +12,11 @@ from bubbot.channel.events import ChannelEvent
 from bubbot.channel.sending import Outbound, Part, Receipt
 from bubbot.errors import DeliveryFailed
 
-Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[None]]
-"""Returns when the event is durable; only then may it be acknowledged to the platform. A `Stop` is carried out at once."""
+Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | None]]
+"""Returns when the event is durable; only then may it be acknowledged to the platform. A `Stop` is carried out at once.
+
+What it returns: whether something will be said to the event. False: it is a repeat, or nothing that is for the bot.
+None: it was taken, and it is not known here that something will be said."""
 
 
 class Channel(Protocol):

@@ -69,6 +69,17 @@ class Previews(Protocol):
 
 
 @runtime_checkable
+class Dismisses(Protocol):
+    """A channel that shows at once that an answer to a message is on its way, where the platform asks for that."""
+
+    async def dismiss(self, chat: str, thread: str, message: str) -> None:
+        """Takes that away: nothing will be said to the message with this id, or it was said in its stead.
+
+        Where nothing is shown, nothing happens. May raise `DeliveryFailed`, which costs nothing.
+        """
+
+
+@runtime_checkable
 class Finds(Protocol):
     """A channel that can look for what the bot said."""
 

@@ -46,7 +46,7 @@ class Part:
     reply_to: str = ""
     markup: Mapping[str, Any] = field(default_factory=dict)
     file: File | None = None
-    key: str = ""
+    key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Discord as a channel, on discord.py: its gateway to receive, its REST API for everything else.
+
+The other files `discord_*.py` do the parts. Receiving: `run` begins it, `client` is the connection, `receive` takes what
+comes to `lanes`, one for each chat, `missed` fetches what nobody heard, `inbound` and `reactions` read. Sending: `send`,
+`text`, `interactions`, `files`, over `api`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bubbot.channel import Attachment, ChannelOptions, CommandInfo, Health, Outbound, Part, Receipt, Receive
+from channels import discord_text
+from channels.discord_api import Api, Timing
+from channels.discord_files import fetch
+from channels.discord_interactions import Interactions
+from channels.discord_patience import Pace
+from channels.discord_run import Run
+from channels.discord_send import Sending
+from channels.discord_settings import DiscordSettings, check_keys, read_settings
+from channels.discord_slash import sync_commands
+
+_GIVEN = frozenset({"kind", "commands"})
+"""What the gateway adds to our keys."""
+
+
+class DiscordChannel:
+    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Finds`, `Reports` and `Dismisses`. Settings: `KEYS` of
+    `discord_settings`, and `commands`, a function that gives the commands for people to choose from."""
+
+    def __init__(self, options: ChannelOptions, settings: DiscordSettings, timing: Timing, pace: Pace) -> None:
+        self.name = options.name
+        self._commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
+        self._settings = settings
+        self._api = Api(settings, timing)
+        self._interactions = Interactions(self._api, timing)
+        self._sending = Sending(self._api, settings, options.blob, self._interactions)
+        self._run = Run(options, settings, self._api, self._interactions, sync=self._sync, pace=pace)
+
+    async def run(self, receive: Receive) -> None:
+        """Receives until cancelled."""
+        await self._run(receive)
+
+    async def _sync(self, application: str) -> None:
+        await sync_commands(self._api, application, self._commands() if self._settings.slash else ())
+
+    def parts(self, outbound: Outbound) -> Sequence[Part]:
+        """Pieces that fit Discord's limits, in its Markdown."""
+        return discord_text.parts(outbound)
+
+    async def send(self, part: Part) -> Receipt:
+        """Sends one part; where it answers a slash command, as the answer to that."""
+        return await self._sending.send(part)
+
+    async def find(self, part: Part, since: str) -> Sequence[str]:
+        """The bot's own messages that may be this part."""
+        return await self._sending.find(part, since)
+
+    @property
+    def edit_interval(self) -> float:
+        """Seconds; where Discord wants fewer changes, a 429 says so."""
+        return self._settings.edit_interval
+
+    async def edit(self, message: str, part: Part) -> None:
+        """Changes a message of ours."""
+        await self._sending.edit(message, part)
+
+    async def typing(self, chat: str, thread: str) -> None:
+        """Shows "is typing…" for about ten seconds."""
+        await self._sending.typing(chat, thread)
+
+    async def dismiss(self, chat: str, thread: str, message: str) -> None:
+        """Takes back the notice of a slash command to which nothing will be said."""
+        await self._sending.dismiss(chat, thread, message)
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """The bytes of a file that came with a message."""
+        return await fetch(self._api, attachment, limit)
+
+    def health(self) -> Health:
+        """How the connection to the gateway is."""
+        return self._run.health()
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._api.aclose()
+
+
+def create(options: ChannelOptions) -> DiscordChannel:
+    """The factory of the entry point. Raises `ConfigError`."""
+    check_keys(options.name, options.settings.keys() - _GIVEN)
+    return DiscordChannel(options, read_settings(options.name, options.settings), Timing(), Pace())
