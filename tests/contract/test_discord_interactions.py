@@ -234,6 +234,30 @@ async def test_in_a_thread_and_in_a_direct_chat(scene: Scene) -> None:
         assert (one.text, room.texts(by=scene.server.bot.user)) == ("done", ["done"])
 
 
+async def test_an_answer_in_a_thread_that_was_archived_since_is_changed(scene: Scene) -> None:
+    thread = scene.room.thread("talk", by=scene.ann)
+    one = scene.server.slash(thread, scene.ann, "note", {"text": "x"})
+    scene.out.interactions.remember(one.payload)
+    live = await scene.out.sending.send(Part(str(scene.room.id), "half", str(thread.id), str(one.id)))
+    thread.archive()
+    scene.server.fail(ORIGINAL, Refuse(400, "Thread is archived", 50083))
+    await scene.out.sending.edit(live.external_id, Part(str(scene.room.id), "whole", str(thread.id)))
+    assert thread.texts(by=scene.server.bot.user) == ["whole"]
+
+
+async def test_the_notice_counts_from_when_the_interaction_came() -> None:
+    async with Server(limits=None) as server, outgoing(server, replace(FAST, answer_first=0.1)) as out:
+        ann = server.user("Ann")
+        room = server.guild("Home", ann).text("general")
+        server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+        one = await Scene(server, room, ann, out).used()
+        await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+        await out.interactions.defer(one.payload)
+        assert one.deferred
+        assert asyncio.get_running_loop().time() - began < 0.08
+
+
 async def test_odd_interactions_are_left_alone(scene: Scene) -> None:
     odd: list[Any] = [None, [], {}, {"id": "1"}, {"id": "1", "token": "a/b", "application_id": "1", "channel_id": "1"}]
     for raw in odd:

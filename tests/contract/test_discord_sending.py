@@ -82,6 +82,12 @@ class TestSending:
             assert await again.sending.send(part) == first
         assert own(server, room) == ["once"]
 
+    async def test_a_message_that_was_deleted_is_not_sent_again(
+        self, server: Server, room: Room, out: Outgoing
+    ) -> None:
+        server.fail(CREATE, Refuse(404, "Unknown Message", 10008))
+        assert await out.sending.send(Part(str(room.id), "once", key="k")) == Receipt()
+
     @pytest.mark.parametrize("fault", [Drop("after"), Cut(), Refuse(500, effect="after"), Html(503, effect="after")])
     async def test_an_answer_that_is_lost_costs_no_second_message(
         self, server: Server, room: Room, out: Outgoing, fault: Drop | Cut | Refuse | Html
@@ -423,7 +429,7 @@ class TestFinding:
         room = place.text("x")
         asked = room.say(ann, "hi")
         room.deny(place.everyone, "READ_MESSAGE_HISTORY")
-        with pytest.raises(DeliveryFailed, match="history") as caught:
+        with pytest.raises(DeliveryFailed, match=r"history") as caught:
             await out.sending.find(Part(str(room.id), "hello", reply_to=str(asked.id)), long_ago())
         assert caught.value.permanent
         room.deny(place.everyone, "VIEW_CHANNEL")
@@ -457,6 +463,29 @@ class TestConnections:
         async with Server(limits=None) as other, outgoing(server) as one, outgoing(other) as two:
             found = [await each.api.call("GET", "/users/@me") for each in (one, two)]
         assert [each["id"] for each in found] == [str(server.bot.id), str(other.bot.id)]
+
+    async def test_everything_goes_through_a_proxy(self, server: Server) -> None:
+        asked: list[list[str]] = []
+
+        async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n"))
+            body = b'{"id": "42"}'
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+            await writer.drain()
+            writer.close()
+
+        listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening, outgoing(server, proxy=f"http://me:pass@127.0.0.1:{port}") as out:
+            assert await out.api.call("GET", "/users/@me") == {"id": "42"}
+            assert await out.api.download(f"{server.world.origin}/attachments/1/2/a", 100) == b'{"id": "42"}'
+        assert [lines[0] for lines in asked] == [
+            f"GET {server.rest_url}/users/@me HTTP/1.1", f"GET {server.world.origin}/attachments/1/2/a HTTP/1.1",
+        ]  # fmt: skip
+        assert all("Proxy-Authorization: Basic bWU6cGFzcw==" in lines for lines in asked)
+        assert [any(line.startswith("Authorization:") for line in lines) for lines in asked] == [True, False]
+        assert server.log == []
 
     async def test_an_answer_in_the_middle_of_which_it_ends_is_no_answer(self, server: Server, out: Outgoing) -> None:
         server.fail("GET /users/@me", Cut())
