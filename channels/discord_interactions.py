@@ -65,16 +65,18 @@ class Interactions:
 
     def remember(self, raw: Any) -> None:
         """Takes note of an interaction as the gateway tells it; before its event is handed on."""
+        now = self._timing.monotonic()
         try:
-            one = _Living(
-                str(raw["id"]), str(raw["token"]), str(raw["application_id"]), str(raw["channel_id"]),
-                self._timing.monotonic() + self._timing.interaction,
-            )  # fmt: skip
+            number, token, application, place = (
+                str(raw[key]) for key in ("id", "token", "application_id", "channel_id")
+            )
         except (KeyError, TypeError):
             return
-        if not all(word.isdecimal() for word in (one.id, one.application, one.place)) or "/" in one.token:
+        if not all(word.isdecimal() for word in (number, application, place)) or "/" in token:
             return
-        self._living.setdefault(one.id, one)
+        if number not in self._living:
+            notice, until = now + self._timing.answer_first, now + self._timing.interaction
+            self._living[number] = _Living(number, token, application, place, notice, until)
         while len(self._living) > MOST:
             self._forget(next(iter(self._living.values())))
 
