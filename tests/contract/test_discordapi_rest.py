@@ -212,7 +212,9 @@ async def test_the_library_pages_through_history() -> None:
         made = [room.say(bo, str(number)) for number in range(230)]
         channel = await client.fetch_channel(room.id)
         assert isinstance(channel, discord.TextChannel)
-        newer = [one.id async for one in channel.history(after=discord.Object(made[4].id), limit=None, oldest_first=True)]
+        newer = [
+            one.id async for one in channel.history(after=discord.Object(made[4].id), limit=None, oldest_first=True)
+        ]
         assert newer == [one.id for one in made[5:]]
         assert len([one async for one in channel.history(limit=None)]) == 230
 
@@ -325,10 +327,7 @@ async def test_messages_are_edited_and_deleted() -> None:
             await sent.edit(content="three")
         assert gone.value.code == 10008
         assert server.transcript(times=False) == (
-            "== #general (Home) ==\n"
-            "Bubbot #1: one [embed: t]\n"
-            "Bubbot edited #1: two\n"
-            "#1 of Bubbot was deleted: two\n"
+            "== #general (Home) ==\nBubbot #1: one [embed: t]\nBubbot edited #1: two\n#1 of Bubbot was deleted: two\n"
         )
 
 

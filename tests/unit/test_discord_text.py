@@ -102,7 +102,38 @@ def test_code_over_the_limit_is_cut_at_a_line_with_its_fence() -> None:
 
 def test_what_is_astral_counts_twice() -> None:
     made = parts(Outbound("discord", "1", "😀" * 1500))
-    assert [utf16(part.text) for part in made] == [2000, 1000]
+    assert all(utf16(part.text) <= 2000 for part in made)
+    assert "".join(part.text for part in made) == "😀" * 1500
+
+
+def test_looks_that_a_cut_goes_through_are_closed_and_opened_again() -> None:
+    words = "some words that go on. " * 120 + "end"
+    one, two = in_pieces(f"**bold *both {words}* ~~{words}~~ end**")[:2]
+    assert one.endswith("***")
+    assert two.startswith("***some")
+    last = in_pieces(f"> __bold {words}__ and a_b_c https://x.example/_a `x")[-1]
+    assert last.startswith("**")
+    assert last.endswith("** and a_b_c https://x.example/_a \\`x")
+    first, *_, end = in_pieces("`" + "code " * 900 + "`")
+    assert (first[0], first[-1], end[0], end[-1]) == ("`", "`", "`", "`")
+
+
+def test_an_escape_is_not_parted_from_what_it_escapes() -> None:
+    for shift in range(4):
+        made = in_pieces("x" * shift + "\\*" * 2_000)
+        assert len(made) > 1
+        assert all(re.fullmatch(r"x*(\\\*)+", piece) for piece in made)
+
+
+def test_the_looks_of_every_piece_are_complete() -> None:
+    text = " ".join(
+        f"**bold {n} *it* `code {n}`** ~~gone~~ ||hidden|| [link {n}](https://x.example/{n})" for n in range(150)
+    )
+    made = in_pieces(text)
+    assert len(made) > 4
+    for piece in made:
+        for mark in ("**", "~~", "||", "`"):
+            assert piece.count(mark) % 2 == 0, (mark, piece)
 
 
 def letters(text: str) -> str:
