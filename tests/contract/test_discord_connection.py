@@ -212,8 +212,10 @@ async def test_a_channel_that_may_not_be_read_holds_nothing_up() -> None:
             await heard.until("live")
 
 
-async def test_a_deaf_connection_is_noticed_and_made_anew() -> None:
-    async with Server(heartbeat=0.1) as server, receiving(server, pace=with_pace(silent=0.3, margin=0.1)) as (_, heard):
+@pytest.mark.parametrize(("silent", "margin"), [(0.3, 60.0), (60.0, -59.7)], ids=["by the library", "by us"])
+async def test_a_deaf_connection_is_noticed_and_made_anew(silent: float, margin: float) -> None:
+    pace = with_pace(silent=silent, margin=margin)
+    async with Server(heartbeat=0.1) as server, receiving(server, pace=pace) as (_, heard):
         ada = server.user("Ada")
         server.dm(ada).say(ada, "before")
         await heard.until("before")
@@ -221,6 +223,20 @@ async def test_a_deaf_connection_is_noticed_and_made_anew() -> None:
         server.dm(ada).say(ada, "meanwhile")
         await heard.until("before", "meanwhile")
         assert server.gateway.identified == 1
+
+
+async def test_what_is_said_first_in_a_chat_waits_for_what_was_missed_there() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.dm(ada)
+        room.say(ada, "one")
+        server.world.clock.advance(1)
+        known = Known({}, server.world.clock.stamp())
+        room.say(ada, "missed")
+        server.world.clock.advance(1)
+        async with receiving(server, known, with_pace(guilds=60.0, overlap=0.5)) as (_, heard):
+            room.say(ada, "live")
+            await heard.until("missed", "live")
 
 
 async def test_the_bot_says_goodbye_when_it_ends() -> None:

@@ -231,7 +231,7 @@ class Place:
         self.guild.members[user.id] = member
         if user.id == self.world.bot.id:
             self._welcome(member)
-            events.guild(self.world, self.guild, "CREATE")
+            events.guild(self.world, self.guild, "CREATE", joined=True)
         else:
             events.member(self.world, self.guild, member, "ADD")
 

@@ -120,7 +120,10 @@ class Session:
             shown = shapes.message(self.world, event.message, content=bool(self.intents & CONTENT))
             return {**shown, **event.data}
         if event.name == "GUILD_CREATE" and event.guild is not None:
-            return self.guild(event.guild) | event.data
+            shown = self.guild(event.guild)
+            if event.data.get("joined"):
+                del shown["unavailable"]  # that is how clients tell a new guild from one that is there again
+            return shown
         return event.data
 
     def guild(self, guild: Guild) -> Json:
