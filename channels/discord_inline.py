@@ -11,7 +11,10 @@ _SHOWN_AS_LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 _LONGEST_URL = 1_000
 """Characters of an address that hides behind a text; a longer one stands behind it, where it can be cut."""
 _BEGINS = re.compile(r"^([ \t]*)(?:(#{1,3}|-#|[-+]|>|>>>)(?=\s|$)|(\d{1,9})(\.)(?=\s|$))", re.MULTILINE)
-_SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~]|$)|[*`]|~~+|\|\|+|\](?=\()|(?<![^\W_])_+|_+(?![^\W_])")
+_SPECIAL = re.compile(
+    r"(?P<tag><(?:@[!&]?|#)\d{1,20}>|<a?:\w{2,32}:\d{1,20}>|<t:-?\d{1,13}(?::[tTdDfFR])?>)"
+    r"|\\(?=[!-/:-@\[-`{-~]|$)|[*`_]|~~+|\|\|+|\](?=\()"
+)
 _MARKS = {"strong": "**", "s": "~~", "spoiler": "||"}
 
 
@@ -50,11 +53,16 @@ def code_safe(text: str) -> str:
 
 def escaped(text: str, *, starts: bool = True) -> str:
     """A text that Discord shows as it is. `starts`: it stands at the beginning of a line."""
-    text = _SPECIAL.sub(lambda found: "".join(f"\\{sign}" for sign in found[0]), text)
+    text = _SPECIAL.sub(_signs, text)
     if starts:
         return _BEGINS.sub(_begins, text)
     first, end, rest = text.partition("\n")
     return first + end + _BEGINS.sub(_begins, rest)
+
+
+def _signs(found: re.Match[str]) -> str:
+    """Each sign escaped; what names a person, a channel, a picture or a time is left: it calls nobody."""
+    return found[0] if found["tag"] else "".join(f"\\{sign}" for sign in found[0])
 
 
 def _begins(found: re.Match[str]) -> str:

@@ -61,13 +61,9 @@ def _follow(line: str, marks: list[str]) -> None:
             marks.append(found["torn"])
             return  # what follows is code
         mark = found["mark"]
-        if not mark or (mark == "_" and _within_word(line, found.start())):
+        if not mark:
             continue
         if mark in marks:
             del marks[marks.index(mark) :]
         else:
             marks.append(mark)
-
-
-def _within_word(line: str, at: int) -> bool:
-    return line[at - 1 : at].isalnum() and line[at + 1 : at + 2].isalnum()

@@ -12,7 +12,9 @@ from bubbot.channel import File, Outbound, Part
 from channels.discord_markdown import render
 from channels.discord_text import LIMIT, Layout, parts
 from channels.long_blocks import Long
+from channels.markdown import parse
 from channels.marked import clean, utf16
+from tests.discord_reading import read
 from tests.property.markdowns import Document, documents, noise
 
 OF_LINES = [
@@ -20,7 +22,7 @@ OF_LINES = [
     ("***both*** **a *b* c**", "***both*** **a *b* c**"),
     ("*a***b**", "*a***b**"),
     ("**a***b*", "**a**_b_"),
-    ("snake_case_name and 2 * 3 * 4", "snake_case_name and 2 \\* 3 \\* 4"),
+    ("snake_case_name and 2 * 3 * 4", "snake\\_case\\_name and 2 \\* 3 \\* 4"),
     ("~~no~~ ~/home", "~~no~~ ~/home"),
     ("||hidden||", "||hidden||"),
     ("a || b || c", "a \\|\\| b \\|\\| c"),
@@ -36,7 +38,7 @@ OF_LINES = [
     ("https://x.example/a* b", "<https://x.example/a>\\* b"),
     ("\\[a](b)", "[a\\](b)"),
     ("<b>html</b> &amp; &lt;", "<b>html</b> & <"),
-    ("@everyone <@123> <#4> <t:5>", "@everyone <@123> <#4> <t:5>"),
+    ("@everyone <@123> <#4> <t:5> <:a_b:6>", "@everyone <@123> <#4> <t:5> <:a_b:6>"),
     ("C:\\Users\\ and \\*", "C:\\Users\\ and \\*"),
     ("# One", "# One"),
     ("### Three *it*", "### Three *it*"),
@@ -113,7 +115,7 @@ def test_looks_that_a_cut_goes_through_are_closed_and_opened_again() -> None:
     assert two.startswith("***some")
     last = in_pieces(f"> __bold {words}__ and a_b_c https://x.example/_a `x")[-1]
     assert last.startswith("**")
-    assert last.endswith("** and a_b_c https://x.example/_a \\`x")
+    assert last.endswith("** and a\\_b\\_c https://x.example/_a \\`x")
     first, *_, end = in_pieces("`" + "code " * 900 + "`")
     assert (first[0], first[-1], end[0], end[-1]) == ("`", "`", "`", "`")
 
@@ -173,3 +175,42 @@ def test_whatever_comes_fits_and_keeps_its_letters(source: str, times: int) -> N
         r"[\[&\]<|:`~]", source
     ):  # links, entities, tables and the languages of code are written otherwise
         assert letters("".join(pieces)) == letters(clean(source * times))
+
+
+LOOKS = {"bold", "italic", "strike", "spoiler", "code"}
+SIGNS = [
+    "**",
+    "*",
+    "_",
+    "__",
+    "~~",
+    "||",
+    "`",
+    "``",
+    "\\",
+    "a",
+    "b",
+    "c_d",
+    " ",
+    " ",
+    " ",
+    ".",
+    "(",
+    "é",
+    "e__f",
+    "|",
+    "~",
+]
+
+
+@given(st.lists(st.sampled_from(SIGNS), max_size=24).map("".join))
+def test_discord_shows_what_commonmark_means(line: str) -> None:
+    source = f"x {line} x"
+    marked = parse(source)
+    meant = [
+        (char, {mark.kind for mark in marked.marks if mark.start <= at < mark.end} & LOOKS)
+        for at, char in enumerate(marked.text)
+        if not char.isspace()
+    ]
+    shown = [(char, set(looks)) for char, looks in read(render(source)) if not char.isspace() and char != "\u200b"]
+    assert shown == meant, render(source)
