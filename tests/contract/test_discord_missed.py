@@ -229,3 +229,42 @@ async def test_a_thread_that_fell_asleep_meanwhile_is_read_as_well() -> None:
         async with receiving(server, known) as (_, again):
             await again.until("missed")
             assert again.inbounds[0].thread == str(topic.id)
+
+
+async def test_what_was_said_in_an_outage_of_a_server_is_fetched_when_it_is_over() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        place = server.guild("Guild", ada, [ada])
+        room = place.text("general")
+        async with receiving(server) as (_, heard):
+            room.say(ada, "before")
+            await heard.until("before")
+            place.outage()
+            room.say(ada, "meanwhile")
+            place.recover()
+            room.say(ada, "after")
+            await heard.until("before", "meanwhile", "after")
+            assert server.gateway.identified == 1
+
+
+async def test_a_fetched_message_is_the_same_as_the_one_that_was_told() -> None:
+    async with Server() as server:
+        ada, bob = server.user("Ada"), server.user("Bob")
+        place = server.guild("Guild", ada, [ada, bob])
+        crew = place.role("crew")
+        place.give(crew, ada)
+        room, forum = place.text("general"), place.forum("help")
+        async with receiving(server) as (_, heard):
+            first = room.say(ada, "first")
+            await heard.until("first")
+            room.say(ada, f"{server.bot.mention} look at this", files=[("a.png", b"x", "image/png")], reply_to=first)
+            room.say(bob, "", stickers=["wave"])
+            forum.post("Broken", "it is", ada)
+            server.dm(ada).say(ada, "a direct one")
+            await server.until(lambda: len(heard.inbounds) == 5)
+            known = Known({(str(room.id), ""): str(first.id)}, heard.inbounds[0].time, (str(ada.id),))
+        async with receiving(server, known) as (_, again):
+            await server.until(lambda: len(again.inbounds) >= 4)
+            told = {one.message: one for one in heard.inbounds[1:]}
+            fetched = {one.message: one for one in again.inbounds}
+            assert fetched == told
