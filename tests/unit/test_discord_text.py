@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bubbot.channel import File, Outbound, Part
@@ -19,8 +20,8 @@ from tests.property.markdowns import Document, documents, noise
 
 OF_LINES = [
     ("__init__ and _it_", "**init** and *it*"),
-    ("***both*** **a *b* c**", "***both*** **a *b* c**"),
-    ("*a***b**", "*a***b**"),
+    ("***both*** **a *b* c**", "_**both**_ **a *b* c**"),
+    ("*a***b**", "_a_**b**"),
     ("**a***b*", "**a**_b_"),
     ("snake_case_name and 2 * 3 * 4", "snake\\_case\\_name and 2 \\* 3 \\* 4"),
     ("~~no~~ ~/home", "~~no~~ ~/home"),
@@ -206,11 +207,17 @@ SIGNS = [
 @given(st.lists(st.sampled_from(SIGNS), max_size=24).map("".join))
 def test_discord_shows_what_commonmark_means(line: str) -> None:
     source = f"x {line} x"
+    assume(not re.search(r"\\[~|]", source))  # no backslash helps before the end of what is struck out or hidden
     marked = parse(source)
     meant = [
-        (char, {mark.kind for mark in marked.marks if mark.start <= at < mark.end} & LOOKS)
+        (char, simple({mark.kind for mark in marked.marks if mark.start <= at < mark.end} & LOOKS))
         for at, char in enumerate(marked.text)
         if not char.isspace()
     ]
-    shown = [(char, set(looks)) for char, looks in read(render(source)) if not char.isspace() and char != "\u200b"]
+    shown = [(char, simple(looks)) for char, looks in read(render(source)) if not char.isspace() and char != "\u200b"]
     assert shown == meant, render(source)
+
+
+def simple(looks: Set[str]) -> Set[str]:
+    """Code is nothing else, but where it is hidden: then it is only that."""
+    return looks & {"spoiler"} or looks & {"code"} or looks
