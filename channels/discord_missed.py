@@ -32,7 +32,7 @@ def seconds_of(time: str) -> float | None:
     """Unix time of a time in ISO 8601; None where it is none."""
     try:
         return datetime.fromisoformat(time).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return None
 
 
