@@ -31,6 +31,9 @@ NOW, LATER = 4, 5
 """Kinds of a first answer: a message, or the notice that one is worked on."""
 LOADING = 1 << 7
 """The flag of such a notice."""
+FOR_ONE = 1 << 6
+"""The flag of an answer that only the one who asked can see."""
+DONE = "✓"
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +95,21 @@ class Interactions:
         except TimeoutError:
             async with one.lock:
                 await self._defer(one)
+
+    async def confirm(self, raw: Any) -> None:
+        """Shows the person alone that the command was taken, where nothing more will be said to it. Raises nothing."""
+        self.remember(raw)
+        one = self._alive(str(raw.get("id")) if isinstance(raw, dict) else "")
+        if one is None:
+            return
+        async with one.lock:
+            if one.state != "new" or one.begun.is_set():
+                return
+            try:
+                await self._callback(one, NOW, {"content": DONE, "flags": FOR_ONE})
+                one.state = "dead"
+            except (Refusal, Unreachable) as error:
+                log.debug("a command was not confirmed: %s", error)
 
     async def answer(self, number: str, key: str, payload: dict[str, Any], files: Sequence[Upload] = ()) -> str | None:
         """Answers an interaction and returns the id of the message; None where an ordinary message has to do it:

@@ -183,8 +183,11 @@ class Receiving:
         event = read_interaction(self._channel, self._places.me.id, raw)
         if event is None:
             return
-        if await self._receive(event):
+        said = await self._receive(event)
+        if said:
             self.beside(self._interactions.defer(raw))
+        elif said is None:
+            self.beside(self._interactions.confirm(raw))
 
     async def _message(self, scene: Scene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None

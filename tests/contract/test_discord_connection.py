@@ -217,6 +217,19 @@ async def test_a_slash_command_that_is_not_taken_up_is_not_answered() -> None:
             assert not server.calls("POST /interactions/{}/{}/callback")
 
 
+async def test_a_slash_command_to_which_nothing_will_be_said_is_confirmed_to_its_user_alone() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        heard = Heard(server, taken=None)
+        async with receiving(server, heard=heard, commands=lambda: [CommandInfo("stop", "Stop it.")]):
+            await server.until(lambda: server.bot.commands)
+            used = server.slash(server.dm(ada), ada, "stop")
+            await server.until(lambda: used.acknowledged)
+            assert not used.deferred
+            [call] = server.calls("POST /interactions/{}/{}/callback")
+            assert call.json == {"type": 4, "data": {"content": "✓", "flags": 64}}
+
+
 async def test_nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     before = {thread.name for thread in threading.enumerate()}
     async with Server(heartbeat=0.05) as server, receiving(server) as (channel, _):
