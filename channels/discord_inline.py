@@ -16,6 +16,7 @@ _SPECIAL = re.compile(
     r"(?P<tag><(?:@[!&]?|#)\d{1,20}>|<a?:\w{2,32}:\d{1,20}>|<t:-?\d{1,13}(?::[tTdDfFR])?>)"
     r"|\\(?=[^0-9A-Za-z\s]|$)|[*`_]|~~+|^~|~$|\|\|+|^\||\|$|\](?=\()"
 )
+_NONE = ("", 0, 0)
 _MARKS = {"strong": "**", "em": "*", "s": "~~", "spoiler": "||"}
 
 
@@ -76,7 +77,7 @@ class _Inline:
         self._bold = bold
         self._pieces: list[str] = []
         self._open: list[tuple[str, int]] = []
-        self._closed = ("", 0, 0)  # the mark that was closed last, where it begins and ends
+        self._closed = _NONE  # the mark that was closed last, where it begins and ends
         self._links: list[tuple[Token, int]] = []
 
     def made(self, children: Sequence[Token]) -> str:
@@ -96,6 +97,7 @@ class _Inline:
             self._links.append((token, len(self._pieces)))
         elif token.type == "link_close":
             self._linked(*self._links.pop(), after)
+            self._closed = _NONE  # a link is one piece, with what was in it
         elif token.nesting:
             self._mark(token, after)
         else:

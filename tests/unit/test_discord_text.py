@@ -34,6 +34,8 @@ OF_LINES = [
     ("![](https://x.example/a.png)", "https://x.example/a.png"),
     ("[a [b]](https://x.example/(c))", "[a \\[b\\]](https://x.example/%28c%29)"),
     ("[a](https://x.example \"T\")", "[a](https://x.example) (T)"),
+    ("[a **b**](https://x.example) c d **e**", "[a **b**](https://x.example) c d **e**"),
+    ("[a **b**](https://x.example)**e**", "[a **b**](https://x.example)**e**"),
     ("[a](/here) [m](mailto:m@x.example)", "a (/here) m (mailto:m@x.example)"),
     ("<https://x.example/a_b> https://x.example/a_b.", "<https://x.example/a_b> https://x.example/a_b."),
     ("https://x.example/a* b", "<https://x.example/a>\\* b"),
