@@ -143,18 +143,12 @@ class _Inline:
         self._pieces.append(shown)
 
     def _code(self, content: str) -> None:
-        """Code ends no mark in CommonMark, and does so in Discord: those whose signs are in it stop before it."""
-        again = list(self._open)
-        if not any(mark and mark in content for mark, _ in again):
-            self._pieces.append(_code(content))
-            return
-        for mark, start in reversed(again):
-            self._end(mark, start, starred=False)
+        """Code ends no mark in CommonMark, and does so in Discord: those whose signs are in it are left out."""
+        for place, (mark, start) in enumerate(self._open):
+            if any(sign in content for sign in (mark, "_" if mark == "*" else mark) if sign):
+                self._pieces[start] = ""
+                self._open[place] = ("", start)
         self._pieces.append(_code(content))
-        self._open = []
-        for mark, _ in again:
-            self._open.append((mark, len(self._pieces)))
-            self._pieces.append(mark)
 
     def _image(self, token: Token) -> None:
         start = len(self._pieces)
