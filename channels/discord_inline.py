@@ -16,6 +16,7 @@ _SPECIAL = re.compile(
     r"(?P<tag><(?:@[!&]?|#)\d{1,20}>|<a?:\w{2,32}:\d{1,20}>|<t:-?\d{1,13}(?::[tTdDfFR])?>)"
     r"|\\(?=[^0-9A-Za-z\s]|$)|[*`_]|~~+|^~|~$|\|\|+|^\||\|$|\](?=\()"
 )
+_NONE = ("", 0, 0)
 _MARKS = {"strong": "**", "em": "*", "s": "~~", "spoiler": "||"}
 
 
@@ -76,7 +77,7 @@ class _Inline:
         self._bold = bold
         self._pieces: list[str] = []
         self._open: list[tuple[str, int]] = []
-        self._closed = ("", 0, 0)  # the mark that was closed last, where it begins and ends
+        self._closed = _NONE  # the mark that was closed last, where it begins and ends
         self._links: list[tuple[Token, int]] = []
 
     def made(self, children: Sequence[Token]) -> str:
@@ -96,6 +97,7 @@ class _Inline:
             self._links.append((token, len(self._pieces)))
         elif token.type == "link_close":
             self._linked(*self._links.pop(), after)
+            self._closed = _NONE  # a link is one piece, with what was in it
         elif token.nesting:
             self._mark(token, after)
         else:
@@ -141,18 +143,12 @@ class _Inline:
         self._pieces.append(shown)
 
     def _code(self, content: str) -> None:
-        """Code ends no mark in CommonMark, and does so in Discord: those whose signs are in it stop before it."""
-        again = list(self._open)
-        if not any(mark and mark in content for mark, _ in again):
-            self._pieces.append(_code(content))
-            return
-        for mark, start in reversed(again):
-            self._end(mark, start, starred=False)
+        """Code ends no mark in CommonMark, and does so in Discord: those whose signs are in it are left out."""
+        for place, (mark, start) in enumerate(self._open):
+            if any(sign in content for sign in (mark, "_" if mark == "*" else mark) if sign):
+                self._pieces[start] = ""
+                self._open[place] = ("", start)
         self._pieces.append(_code(content))
-        self._open = []
-        for mark, _ in again:
-            self._open.append((mark, len(self._pieces)))
-            self._pieces.append(mark)
 
     def _image(self, token: Token) -> None:
         start = len(self._pieces)

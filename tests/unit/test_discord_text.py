@@ -34,6 +34,9 @@ OF_LINES = [
     ("![](https://x.example/a.png)", "https://x.example/a.png"),
     ("[a [b]](https://x.example/(c))", "[a \\[b\\]](https://x.example/%28c%29)"),
     ("[a](https://x.example \"T\")", "[a](https://x.example) (T)"),
+    ("[a **b**](https://x.example) c d **e**", "[a **b**](https://x.example) c d **e**"),
+    ("[a **b**](https://x.example)**e**", "[a **b**](https://x.example)**e**"),
+    ("**a `b**c` d** *e*", "a `b**c` d *e*"),
     ("[a](/here) [m](mailto:m@x.example)", "a (/here) m (mailto:m@x.example)"),
     ("<https://x.example/a_b> https://x.example/a_b.", "<https://x.example/a_b> https://x.example/a_b."),
     ("https://x.example/a* b", "<https://x.example/a>\\* b"),
@@ -208,6 +211,7 @@ SIGNS = [
 def test_discord_shows_what_commonmark_means(line: str) -> None:
     source = f"x {line} x"
     assume(not re.search(r"\\[~|]", source))  # no backslash helps before the end of what is struck out or hidden
+    assume(not re.search(r"`[^`]*[*_~|][^`]*`", source))  # what stands around such code loses its looks
     marked = parse(source)
     meant = [
         (char, simple({mark.kind for mark in marked.marks if mark.start <= at < mark.end} & LOOKS))
