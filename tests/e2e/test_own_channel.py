@@ -134,10 +134,17 @@ async def test_an_installed_channel_is_talked_with_and_stops_cleanly(
     assert "Traceback" not in daemon.errors
 
 
+def _starts(box: Box) -> int:
+    errors = box.home / "errors"
+    return errors.read_text().count("action=run.started") if errors.exists() else 0
+
+
 async def _killed(box: Box, chance: random.Random, env: Mapping[str, str], *, at_once: bool) -> None:
     """Says a few things to a bot, and kills it when it has taken or answered some of them: a moment later, or `at_once`,
     which is before it can have noted that it has."""
+    before = _starts(box)
     daemon = await started(box.home, env=env)
+    await until(lambda: _starts(box) > before, daemon)
     waited, answered = len(box.waiting()), len(box.answers())
     for _ in range(few := chance.randint(2, 4)):
         box.say(f"{chance.choice(('say', 'think'))} {len(box.said)}")
