@@ -132,6 +132,7 @@ async def test_an_installed_channel_is_talked_with_and_stops_cleanly(
     ]
     assert [one["reason"] for one in odd] == ["a file is no message: it is not valid UTF-8 (byte 4)"]
     assert "Traceback" not in daemon.errors
+    assert daemon.errors.count("action=receive.unparsed") == 1, "the operator is told"
 
 
 def _starts(box: Box) -> int:
