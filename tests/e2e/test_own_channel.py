@@ -21,7 +21,7 @@ from bubbot.outbox import outbox_tape
 from tests.e2e.bot import run, sentence
 from tests.e2e.daemon import WAIT, Daemon, running, started
 from tests.e2e.kill_harness import damage, entries_of
-from tests.e2e.kill_telegram import GAVE_UP
+from tests.e2e.kill_talk import GAVE_UP
 
 SOURCE = Path(__file__).parents[2] / "examples" / "own_channel"
 SCRIPT = {
