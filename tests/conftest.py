@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import platform
 import shutil
 import sqlite3
@@ -18,6 +20,7 @@ from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.e2e import forked
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +36,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--proof"):
+        os.environ[forked.ANEW] = "yes"
     quiet = hypothesis.settings(
         derandomize=True,
         deadline=None,
@@ -43,6 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("default", quiet, max_examples=60)
     hypothesis.settings.register_profile("proof", quiet, max_examples=1000, derandomize=False)
     hypothesis.settings.load_profile("proof" if config.getoption("--proof") else "default")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing of what is imported for tests is ever garbage: the collector need not look at it, now and later."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 def pytest_report_header(config: pytest.Config) -> str:

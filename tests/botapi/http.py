@@ -135,7 +135,8 @@ class Front:
             raise conflict(WHILE_WEBHOOK)
         bot.queue.allow(_list(params.text("allowed_updates")))
         limit, timeout = params.number("limit", 100, 1, 100), params.number("timeout", 0, 0, LONGEST_POLL)
-        return await bot.queue.get(params.number("offset", 0, -(2**31), 2**31 - 1), limit, timeout)
+        held = min(timeout, self.site.world.longest_poll)
+        return await bot.queue.get(params.number("offset", 0, -(2**31), 2**31 - 1), limit, held)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         call = Call(self.site.world.clock.now(), "", "file", {"path": request.match_info["path"]})

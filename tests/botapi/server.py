@@ -32,7 +32,8 @@ class Server:
     """The platform: `async with Server() as server`. One bot is there from the start; more can be added.
 
     `limits=None` switches flood control off. `conflict_pause` is how long a second 409 waits, `webhook_retry` how long
-    the first repetition of a delivery; both in seconds. `privacy` is that of the first bot.
+    the first repetition of a delivery, `longest_poll` how long a request without news is held at most, whatever it
+    asks for; all in seconds. `privacy` is that of the first bot.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class Server:
         limits: Limits | None = Limits(),  # noqa: B008 - frozen
         conflict_pause: float = 3.0,
         webhook_retry: float = 1.0,
+        longest_poll: float = 50.0,
     ) -> None:
-        self.world = World()
+        self.world = World(longest_poll=longest_poll)
         self.log: list[Call] = []
         self.faults = Faults()
         self.bot = self.add_bot(username, name, privacy=privacy)

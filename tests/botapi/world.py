@@ -166,6 +166,7 @@ class World:
     """Everything, with the counters for ids."""
 
     clock: Clock = field(default_factory=Clock)
+    longest_poll: float = 50.0
     bots: dict[str, Bot] = field(default_factory=dict)
     users: dict[int, User] = field(default_factory=dict)
     chats: dict[tuple[int, int], Chat] = field(default_factory=dict)

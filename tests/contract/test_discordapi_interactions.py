@@ -39,7 +39,7 @@ class Commanded(Library):
             except discord.HTTPException as error:
                 self.failed.append(error)
 
-        self.tree.add_command(app_commands.Command(name="ask", description="Asks.", callback=act))  # type: ignore[arg-type]
+        self.tree.add_command(app_commands.Command(name="ask", description="Asks.", callback=act))
 
     async def setup_hook(self) -> None:
         await super().setup_hook()
@@ -75,7 +75,7 @@ async def test_a_deferred_answer_comes_later() -> None:
         await asyncio.sleep(0.05)
         await interaction.edit_original_response(content="here it is")
 
-    async with Server(answer_within=0.5) as server, running(server, Commanded(server, body)) as client:
+    async with Server() as server, running(server, Commanded(server, body)) as client:
         ada = server.user("Ada")
         room = server.dm(ada)
         asked = server.slash(room, ada, "ask")
@@ -137,10 +137,10 @@ async def test_nothing_in_time_is_what_the_person_sees() -> None:
 async def test_a_deferral_does_not_last_for_ever() -> None:
     async def body(interaction: discord.Interaction[Library]) -> None:
         await interaction.response.defer(thinking=True)
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.6)
         await interaction.edit_original_response(content="too late")
 
-    async with Server(token_life=0.15) as server, running(server, Commanded(server, body)) as client:
+    async with Server(token_life=0.5) as server, running(server, Commanded(server, body)) as client:
         assert isinstance(client, Commanded)
         ada = server.user("Ada")
         asked = server.slash(server.dm(ada), ada, "ask")
@@ -266,14 +266,15 @@ async def test_people_can_only_type_what_is_registered() -> None:
         option = {"type": 4, "name": "count", "description": "How many.", "required": True}
         group = {**GOOD, "name": "list", "options": [{**GOOD, "type": 1, "name": "add", "options": [option]}]}
         await api.ask("PUT", f"/applications/{server.bot.application_id}/commands", json=[group])
-        for command, options in (
+        wrong: list[tuple[str, dict[str, object]]] = [
             ("nothing", {}),
             ("list", {}),
             ("list remove", {}),
             ("list add", {}),
             ("list add", {"count": "one"}),
             ("list add", {"count": 1, "more": 2}),
-        ):
+        ]
+        for command, options in wrong:
             with pytest.raises(ValueError, match=r"."):
                 server.slash(server.dm(ada), ada, command, options)
         asked = server.slash(server.dm(ada), ada, "list add", {"count": 1})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
-import aiohttp
 import discord
 import pytest
 
@@ -38,10 +38,9 @@ async def test_a_token_is_needed_and_errors_are_json() -> None:
 
 
 async def test_the_content_type_is_json_to_the_letter() -> None:
-    async with Server() as server, aiohttp.ClientSession() as session:
-        async with session.get(server.rest_url + "/users/@me") as answer:
-            assert answer.headers["Content-Type"] == "application/json"
-            assert answer.headers["Via"]
+    async with Server() as server, raw(server) as api, api.session.get(server.rest_url + "/users/@me") as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.headers["Via"]
 
 
 async def test_the_library_logs_in_and_learns_about_its_application() -> None:
@@ -240,7 +239,7 @@ async def test_reactions_are_added_listed_and_taken_back() -> None:
         assert caught.value.code == 10014
 
 
-async def _code(api: Raw, method: str, path: str, **named: object) -> tuple[int, int]:
+async def _code(api: Raw, method: str, path: str, **named: Any) -> tuple[int, int]:
     status, body = await api.ask(method, path, **named)
     return status, body["code"]
 

@@ -78,9 +78,13 @@ class Library(discord.Client):
         """The data of every dispatch of a name, as it came over the wire."""
         return [frame["d"] for frame in self.raw if frame.get("t") == name]
 
+    async def wait_for_events(self, name: str, count: int = 1, seconds: float = 5.0) -> None:
+        """Waits for so many events of a name."""
+        await self.server.until(lambda: len(self.events(name)) >= count, seconds)
+
     async def wait_for_messages(self, count: int = 1, seconds: float = 5.0) -> list[discord.Message]:
         """The messages so far, when there are as many."""
-        await self.server.until(lambda: len(self.events("message")) >= count, seconds)
+        await self.wait_for_events("message", count, seconds)
         return [args[0] for args in self.events("message")]
 
 

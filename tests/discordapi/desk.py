@@ -129,6 +129,8 @@ class Desk:
         application, content = self.world.bot.application_id, parts.pop("content", "")
         if first and one.kind == COMMAND:
             more["interaction"] = one.metadata()
+        elif one.response is not None:
+            more["interaction"] = {**one.metadata(), "original_response_message_id": str(one.response.id)}
         message = posting.post(
             self.world, one.channel, self.world.bot.user, content, flags=flags, webhook=application, **parts, **more
         )

@@ -44,7 +44,7 @@ class TooMany:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The connection ends without a byte of an answer."""
+    """The connection ends without a byte of an answer. aiohttp's client by itself repeats a GET once after that."""
 
     effect: Effect = "before"
 
@@ -91,7 +91,10 @@ class Faults:
     rules: list[_Rule] = field(default_factory=list)
 
     def add(self, route: str, fault: Fault, *, times: int = 1, skip: int = 0) -> None:
-        """The next `times` requests of a route fail after `skip` good ones; `*` is any, `file` a download."""
+        """The next `times` requests of a route fail after `skip` good ones.
+
+        `*` is any request but a connection to the gateway, `file` a download, `gateway` such a connection.
+        """
         self.rules.append(_Rule(template(route), fault, skip, times))
 
     def clear(self) -> None:
@@ -101,7 +104,7 @@ class Faults:
     def take(self, route: str) -> Fault | None:
         """The fault of this request; counts it."""
         for rule in self.rules:
-            if rule.route not in ("*", route):
+            if rule.route != route and (rule.route != "*" or route == "gateway"):
                 continue
             if rule.skip:
                 rule.skip -= 1

@@ -81,7 +81,7 @@ class Front:
     def app(self) -> web.Application:
         """The application for aiohttp."""
         app = web.Application(client_max_size=self.site.sizes.request + 1024 * 1024)
-        app.router.add_get("/gateway{rest:/?|/resume}", self.gateway.handle)
+        app.router.add_get("/gateway{rest:/?|/resume}", self._connection)
         app.router.add_get("/attachments/{channel}/{id}/{name}", self._file)
         app.router.add_route("*", "/{rest:.*}", self._request)
         return app
@@ -158,6 +158,19 @@ class Front:
             return 204, None, headers
         created = call.route in ("POST /channels/{}/threads", "POST /channels/{}/messages/{}/threads")
         return 201 if created else 200, result, headers
+
+    async def _connection(self, request: web.Request) -> web.StreamResponse:
+        """A client comes to the gateway, which may be out of order."""
+        call = Call(self.site.world.clock.now(), request.method, request.path, "gateway", query=dict(request.query))
+        self.log.append(call)
+        call.fault = self.faults.take("gateway")
+        self.site.world.changed.set()
+        if broken := await self._broken(request, call, "before"):
+            return broken
+        if isinstance(call.fault, Slow):
+            await asyncio.sleep(call.fault.seconds)
+        call.status = 101
+        return await self.gateway.handle(request)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         call = Call(self.site.world.clock.now(), request.method, request.path, "file")

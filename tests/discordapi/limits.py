@@ -14,7 +14,7 @@ Window = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """About what is seen on the platform. `uploads` is bytes per file."""
+    """About what is seen on the platform. `everything` counts all requests but those with the token of an interaction."""
 
     messages: Window = (5, 5.0)
     edits: Window = (5, 5.0)

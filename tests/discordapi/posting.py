@@ -125,7 +125,7 @@ def describe(world: World, one: Message) -> str:
         parts.append("[components]")
     if one.reference is not None:
         parts.insert(0, f"(to #{world.number(one.reference[1])})")
-    if one.interaction is not None:
+    if one.interaction is not None and "original_response_message_id" not in one.interaction:
         parts.insert(0, f"(/{one.interaction['name']} by {world.users[int(one.interaction['user']['id'])].name()})")
     if one.ephemeral and one.seen_by is not None:
         parts.insert(0, f"(only for {world.users[one.seen_by].name()})")

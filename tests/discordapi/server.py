@@ -118,7 +118,7 @@ class Server:
     def fail(self, route: str, fault: Fault, *, times: int = 1, skip: int = 0) -> None:
         """The next `times` requests of a route (`POST /channels/{}/messages`) fail after `skip` good ones.
 
-        `*` is any route, `file` a download.
+        `*` is any route, `file` a download, `gateway` a new connection there.
         """
         self.faults.add(route, fault, times=times, skip=skip)
 

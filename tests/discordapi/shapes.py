@@ -100,7 +100,7 @@ def _thread(one: Channel, viewer: User | None) -> Json:
         "applied_tags": [],
         "thread_metadata": {
             "archived": one.archived,
-            "auto_archive_duration": 1440,
+            "auto_archive_duration": one.archive_after,
             "archive_timestamp": one.archived_at,
             "locked": one.locked,
             "create_timestamp": one.created,

@@ -50,7 +50,7 @@ class Snowflakes:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person, or the user behind a bot. `closed` is whether messages from bots are refused."""
+    """A person, or the user behind a bot."""
 
     id: int
     username: str
@@ -154,9 +154,9 @@ class Channel:
     archived: bool = False
     archived_at: str = ""
     locked: bool = False
+    archive_after: int = 1440
     joined: dict[int, str] = field(default_factory=dict)
     sent: int = 0
-    closed: bool = False
     gone: bool = False
 
     @property
@@ -257,7 +257,7 @@ class World:
     blocked: set[int] = field(default_factory=set)
     happenings: list[Happening] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    counted: dict[int, int] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     tell: Callable[[Event], None] = lambda event: None
     origin: str = ""
@@ -292,7 +292,7 @@ class World:
 
     def happened(self, channel: Channel, what: Marks, who: str, text: str, message: int | None = None) -> None:
         if message is not None and message not in self.numbers:
-            self.counted[channel.id] = self.counted.get(channel.id, 0) + 1
-            self.numbers[message] = self.counted[channel.id]
+            self.counts[channel.id] = self.counts.get(channel.id, 0) + 1
+            self.numbers[message] = self.counts[channel.id]
         self.happenings.append(Happening(self.clock.now(), channel.id, what, who, text, message))
         self.changed.set()

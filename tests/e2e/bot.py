@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.e2e import forked
+
 BUBBOT = (sys.executable, "-m", "bubbot")
 
 
@@ -28,12 +30,15 @@ def run(
     """`bubbot ARGUMENTS` with these lines on standard input; `before` is a command put in front."""
     if not isinstance(lines, (bytes, str)):
         lines = "".join(f"{line}\n" for line in lines)
+    data, given = lines.encode() if isinstance(lines, str) else lines, environment(home, **(env or {}))
+    if not before:
+        return forked.run(forked.BOT, [*map(os.fsdecode, arguments)], data, env=given, cwd=home.parent)
     return subprocess.run(
         [*before, *BUBBOT, *arguments],
-        input=lines.encode() if isinstance(lines, str) else lines,
+        input=data,
         capture_output=True,
         timeout=60,
-        env=environment(home, **(env or {})),
+        env=given,
         check=False,
         cwd=home.parent,
     )

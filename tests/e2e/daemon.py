@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.botapi.server import Server
+from tests.e2e import forked
 from tests.e2e.bot import environment
 from tests.e2e.platforms import OnTelegram
 
@@ -41,8 +40,7 @@ class Daemon:
     """A process; `errors` is what it logs, over all processes of its home."""
 
     home: Path
-    process: asyncio.subprocess.Process
-    started: float = field(default=0.0)
+    process: forked.Child
 
     @property
     def errors(self) -> str:
@@ -57,7 +55,7 @@ class Daemon:
     async def ended(self) -> int:
         """Waits for the end; the exit code."""
         async with asyncio.timeout(WAIT):
-            return await self.process.wait()
+            return await self.process.ended()
 
     async def end(self) -> int:
         """Ends it in an orderly way."""
@@ -66,22 +64,22 @@ class Daemon:
 
     async def kill(self) -> None:
         """Ends it at once."""
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         await self.ended()
 
 
-async def started(home: Path, *, command: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Daemon:
-    """A bot for this home; `command` instead of `bubbot run`. What it prints goes to a file, so a kill loses nothing."""
-    with (home / "errors").open("ab") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *(command or (sys.executable, "-m", "bubbot", "run")),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            env={**environment(home, **(env or {})), "PATH": os.environ["PATH"]},
-            cwd=home.parent,
-        )
-    return Daemon(home, process)
+async def started(
+    home: Path, *, target: str = forked.BOT, arguments: Sequence[str] = ("run",), env: Mapping[str, str] | None = None
+) -> Daemon:
+    """A bot for this home: `bubbot run`, or another target. What it prints goes to a file, so a kill loses nothing."""
+    given = {**environment(home, **(env or {})), "PATH": os.environ["PATH"]}
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with (home / "errors").open("ab") as errors:
+            streams = (nothing, errors.fileno(), errors.fileno())
+            return Daemon(home, forked.start(target, arguments, env=given, cwd=home.parent, streams=streams))
+    finally:
+        os.close(nothing)
 
 
 @asynccontextmanager

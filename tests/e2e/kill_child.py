@@ -1,6 +1,6 @@
 """A real bot on standard input and output that ends itself with SIGKILL at one point of a turn.
 
-Usage: python kill_child.py HOME SCRIPT [POINT [BREAK]]. POINT is `operation:before` or `operation:after`, with
+Arguments: HOME SCRIPT [POINT [BREAK]]. POINT is `operation:before` or `operation:after`, with
 `#N` for the Nth time. The ports are wrapped, as any deployment may wrap them; nothing in bubbot knows of it.
 BREAK=`split-done` removes one guard: the inbounds are marked done after the merge instead of with it.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -142,5 +141,8 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
         await app.runtime.idle()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], *[*sys.argv[3:], "", ""][:2]))
+def run(arguments: Sequence[str]) -> int:
+    """The process."""
+    home, script, *broken = arguments
+    asyncio.run(main(Path(home), script, *[*broken, "", ""][:2]))
+    return 0

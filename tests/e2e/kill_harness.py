@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from bubbot.home import Home
 from bubbot.inbox import inbox_tape
@@ -22,8 +23,10 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
 from bubbot.wiring import open_tapes
+from tests.e2e import forked
+from tests.e2e.bot import environment
 
-CHILD = Path(__file__).with_name("kill_child.py")
+CHILD = "tests.e2e.kill_child:run"
 SESSION = "stdin:default"
 GAVE_UP = re.compile(re.escape(Texts().say("gave_up")) + r" \(trace [0-9a-f]{8}\)")
 KILLED = -9
@@ -53,17 +56,28 @@ class Bench:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "script.json").write_text(json.dumps(SCRIPT))
 
-    def start(self, point: str = "", broken: str = "") -> subprocess.Popen[bytes]:
-        """A bot that ends itself at the point; what it prints goes to a file, so that a kill loses nothing of it."""
-        command = [sys.executable, str(CHILD), str(self.home), str(self.home / "script.json"), point, broken]
-        with (self.home / "printed").open("ab") as out, (self.home / "errors").open("ab") as errors:
-            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=errors, cwd=self.home)
+    def start(self, point: str = "", broken: str = "") -> tuple[forked.Child, BinaryIO]:
+        """A bot that ends itself at the point, and its standard input; what it prints goes to a file, so that a kill
+        loses nothing of it."""
+        arguments = [str(self.home), str(self.home / "script.json"), point, broken]
+        given, ours = os.pipe()
+        try:
+            with (self.home / "printed").open("ab") as out, (self.home / "errors").open("ab") as errors:
+                streams = (given, out.fileno(), errors.fileno())
+                child = forked.start(CHILD, arguments, env=environment(self.home), cwd=self.home, streams=streams)
+        finally:
+            os.close(given)
+        return child, os.fdopen(ours, "wb")
 
     def run(self, messages: Sequence[str], point: str = "", broken: str = "") -> int:
         """Sends the messages and waits for the end; the exit code (-9: killed)."""
-        process = self.start(point, broken)
-        process.communicate("".join(f"{message}\n" for message in messages).encode(), timeout=300)
-        return process.returncode
+        child, given = self.start(point, broken)
+        with suppress(BrokenPipeError), given:
+            given.write("".join(f"{message}\n" for message in messages).encode())
+        try:
+            return child.wait(timeout=300)
+        finally:
+            child.close()
 
     def missing(self, messages: Sequence[str]) -> list[str]:
         """The messages the bot has not accepted: what a platform delivers again."""

@@ -83,13 +83,12 @@ def test_two_hundred_kills_at_random_instants_lose_and_double_nothing(tmp_path: 
     kills = 0
     while kills < 200:
         sent += [f"{'use the tool' if chance.random() < 0.5 else 'talk'} {len(sent) + place}" for place in range(6)]
-        process = bench.start()
-        assert process.stdin is not None
-        process.stdin.write("".join(f"{message}\n" for message in bench.missing(sent)).encode())
-        process.stdin.flush()
+        process, given = bench.start()
+        given.write("".join(f"{message}\n" for message in bench.missing(sent)).encode())
+        given.flush()
         time.sleep(chance.uniform(0.25, 1.3))  # the instant of the kill
         process.kill()
         kills += process.wait(timeout=30) == KILLED
-        process.stdin.close()
+        given.close()
     assert bench.run(bench.missing(sent)) == 0
     assert bench.faults(sent) == []

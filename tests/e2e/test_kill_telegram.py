@@ -42,7 +42,7 @@ POINTS = (
 
 @asynccontextmanager
 async def telegram() -> AsyncIterator[Sequence[Platform]]:
-    async with Server(limits=None, conflict_pause=0.1) as server:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
         yield [OnTelegram(server)]
 
 

@@ -70,7 +70,7 @@ async def test_it_calls_tools(llmock: LLMock, name: str) -> None:
 @NAMES
 @pytest.mark.parametrize("status", [429, 503])
 async def test_it_waits_as_long_as_it_is_asked_to(llmock: LLMock, name: str, status: int) -> None:
-    llmock.fail(status, retry_after=1)
+    llmock.fail(status, retry_after=0.4)
     assert (await asked(llmock, name)).text
     assert len(llmock.requests) == 2
     llmock.assert_resilient(strict=True)

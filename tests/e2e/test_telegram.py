@@ -26,7 +26,7 @@ CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + 
 SCRIPT: dict[str, Any] = {
     "rules": [
         {"when": "tell me everything", "steps": [{"text": f"# All of it\n\n{LONG}\n\n{CODE}\n\nThat is **all**."}]},
-        {"when": "count slowly", "steps": [{"text": "one two three four five six seven eight nine ten", "pace": 0.4}]},
+        {"when": "count slowly", "steps": [{"text": "one two three four five six seven eight nine ten", "pace": 0.2}]},
         {"when": "wait", "steps": [{"text": "late: {text}", "delay": 60}]},
         {"when": "think", "steps": [{"text": "thought: {text}", "delay": 1.5}]},
         {"when": "be silent", "steps": [{"text": "[SILENT]"}]},

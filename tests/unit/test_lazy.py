@@ -48,7 +48,6 @@ async def test_the_collector_rests_while_loading() -> None:
     await asked(model)
     assert states == [False]
     assert gc.isenabled()
-    gc.unfreeze()
 
 
 async def test_a_load_that_fails_is_tried_again() -> None:
@@ -109,4 +108,3 @@ async def test_it_counts_once_it_is_loaded_and_declines_where_the_model_cannot()
         assert await asked(model) == "You said: hi"
         assert loads == [1]  # the count and the call wait for the same load
         await model.aclose()
-    gc.unfreeze()
