@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 TYPING_EVERY = 4.0
 """Seconds; Telegram shows a bot as typing for five, Discord for ten."""
+TYPING_AFTER = 0.3
+"""Seconds before it is shown for the first time: what is answered by then needs no such call."""
 FIRST_AFTER = 1.0
 """Seconds of text before a message is begun: what is finished by then is simply sent."""
 GOES_ON = " …"
@@ -145,6 +147,7 @@ class LiveAnswers:
 
     async def _shown(self, shown: _Shown) -> None:
         loop = asyncio.get_running_loop()
+        shown.typing_at = loop.time() + TYPING_AFTER
         while not shown.ended:
             if loop.time() >= shown.typing_at:
                 shown.typing_at = loop.time() + TYPING_EVERY

@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.channel import File, Outbound, Part, Receipt
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.live import CALLED, FIRST_AFTER, GOES_ON, NOTHING_MORE, TYPING_EVERY, LiveAnswers
+from bubbot.gateway.live import CALLED, FIRST_AFTER, GOES_ON, NOTHING_MORE, TYPING_AFTER, TYPING_EVERY, LiveAnswers
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
@@ -57,10 +57,19 @@ async def test_it_types_as_long_as_the_turn_runs_and_no_longer() -> None:
     stage = Stage()
     async with live(Played({"text": "done", "delay": 10}), stage) as bench:
         await answered(bench)
-        assert stage.times("typing") == pytest.approx([0, TYPING_EVERY, 2 * TYPING_EVERY])
+        assert stage.times("typing") == pytest.approx([TYPING_AFTER + times * TYPING_EVERY for times in range(3)])
         await asyncio.sleep(60)
         assert len(stage.times("typing")) == 3
         assert list(stage.seen.values()) == ["done"]
+
+
+@virtual
+async def test_what_is_answered_at_once_needs_no_typing() -> None:
+    stage = Stage()
+    async with live(Played({"text": "done", "delay": TYPING_AFTER / 2}), stage) as bench:
+        await answered(bench)
+        await answered(bench, ",help")
+        assert (stage.times("typing"), stage.texts[0]) == ([], "done")
 
 
 @virtual
