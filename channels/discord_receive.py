@@ -170,8 +170,11 @@ class Receiving:
         if event is None:
             return
         self._interactions.remember(raw)
-        if await self._receive(event):
+        answer = await self._receive(event)
+        if answer:
             self.beside(self._interactions.defer(raw))
+        elif answer is None:  # carried out without a word: that is no failure to respond
+            self.beside(self._interactions.dismiss(event.message))
 
     async def _message(self, scene: Scene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None

@@ -41,13 +41,13 @@ def at(server: Server) -> str:
 class Heard:
     """What was received, and somebody who waits for it. `hold` is awaited before each event."""
 
-    def __init__(self, server: Server, *, taken: bool = True) -> None:
+    def __init__(self, server: Server, *, taken: bool | None = True) -> None:
         self._taken = taken
         self.events: list[ChannelEvent] = []
         self.server = server
         self.hold: Callable[[ChannelEvent], Any] | None = None
 
-    async def __call__(self, event: ChannelEvent) -> bool:
+    async def __call__(self, event: ChannelEvent) -> bool | None:
         if self.hold is not None:
             await self.hold(event)
         self.events.append(event)
