@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.discordapi.desk import FAILED
 from tests.discordapi.server import Server
 from tests.discordapi.world import User
 from tests.e2e.on_discord import COUNTED, answered, configured, connected, texts
@@ -64,10 +65,12 @@ class TestCommands:
             await server.until(lambda: status.text)
             assert re.fullmatch(r"I am (about to answer|answering); .*,stop ends the answer\.", status.text or "")
             stop = server.slash(room, ada, "stop")
-            await server.until(lambda: stop.text == "Stopped.")
+            await answered(server, room, "Stopped.")
+            await server.until(lambda: stop.acknowledged and stop.state == "answered")
             room.say(ada, f"{server.bot.mention} and now")
             await answered(server, room, "You said: and now")
-            assert all(one.state == "answered" and len(one.saw) == 1 for one in (helped, status, stop))
+            assert all(one.state == "answered" and len(one.saw) == 1 for one in (helped, status))
+            assert FAILED not in stop.saw
             assert not any("wait for me" in one for one in texts(server, room))
 
     async def test_what_takes_long_is_announced_and_then_answered(self, server: Server, ada: User, home: Path) -> None:
@@ -80,7 +83,7 @@ class TestCommands:
             context = server.slash(room, ada, "context")
             await server.until(lambda: context.deferred)
             await server.until(lambda: context.text and "count slowly" in context.text)
-            assert texts(server, room) == [COUNTED, context.text]
+            assert texts(server, room) == [context.text, COUNTED]  # the notice came before the answer
             assert len(context.saw) == 2
 
     async def test_an_answer_after_the_time_for_it_is_a_message(self, ada: User, home: Path) -> None:
@@ -95,8 +98,8 @@ class TestCommands:
                 context = server.slash(room, ada, "context")
                 await server.until(lambda: context.state == "failed")
                 await server.until(lambda: any("count slowly" in one for one in texts(server, room)))
-                assert server.calls("PATCH /webhooks/{}/{}/messages/@original")[-1].status == 401
-                assert [one for one in texts(server, room) if one][0] == COUNTED
+                assert server.calls("PATCH /webhooks/{}/{}/messages/{}")[-1].status == 401
+                assert next(one for one in texts(server, room) if one) == COUNTED
                 assert len([one for one in texts(server, room) if one]) == 2
 
     async def test_a_strangers_command_gets_a_code_directly_and_nothing_on_a_server(
