@@ -159,20 +159,20 @@ async def story(home: Path) -> str:
 
 
 def told(transcript: str) -> str:
-    """The transcript as a page shows it: long lines cut, and what differs from run to run made equal."""
+    """The transcript as a page shows it: long lines cut, and what differs from run to run made equal or left out."""
+    taken_back = re.findall(r"^#(\d+) of \w+ was deleted: \(/stop", transcript, re.MULTILINE)
     lines: list[str] = []
-    growing = ""
     for line in transcript.splitlines():
-        if re.fullmatch(r"\w+ is typing", line):
+        if re.fullmatch(r"\w+ is typing|\w+ edited .* one two[\w ]*…|#\d+ of \w+ was deleted: \(/stop.*", line):
+            continue
+        if any(line == f"Bubbot #{number}: (/stop by Ada)" for number in taken_back):
             continue
         same = re.sub(r"(?<=approve )\w{8}|(?<=code is )\w{8}", "7KQ2M9XB", line)
         same = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-22 10:00", same)
-        same = re.sub(r"(?<=last sign of life )[\d: -]+", "2026-11-22 10:00:00 ", same)
+        same = re.sub(r"(?<=last sign of life 2026-11-22 10:00):\d\d", ":00", same)
         same = re.sub(r"one two[\w ]*…$", "one two …", same)
-        same = re.sub(r" edited #(\d+) \d+ times", r" edited #\1", same)
-        if same == growing:
-            continue  # further edits of an answer that is being written
-        growing = same if same.endswith("one two …") and " edited #" in same else growing
+        same = re.sub(r" edited #(\d+)( \d+ times)?: \(to", r" edited #\1 a few times: (to", same)
+        same = re.sub(r"(\(/\w+ by \w+\))$", r"\1 …", same)
         lines.append(same if len(same) <= SHOWN else f"{same[:SHOWN]}…")
     return "\n".join(line.rstrip() for line in lines).strip()
 
