@@ -15,6 +15,7 @@ from bubbot.gateway.line import Line, LineRules, make_line
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.outbox import Outbox, outbox_tape
+from bubbot.settings_channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService, session_tape
@@ -46,8 +47,9 @@ class Maker:
         return TapeService(self.store, tape, now=self.given.now, new_id=self.given.new_id, session="")
 
     def channel(self, name: str, table: Mapping[str, Any], people: Callable[[], tuple[str, ...]] = tuple) -> Channel:
-        """The adapter of the channel with this name and these settings; `people`: the ids of those who may speak."""
-        settings = {"commands": self.commands, **table}
+        """The adapter of the channel with this name; `table`: its settings, of which the adapter
+        is given its own; `people`: the ids of those who may speak."""
+        settings = {key: value for key, value in table.items() if key not in ChannelSettings.model_fields}
         inbox = Inbox(self.service(inbox_tape(name)), self.given.new_id)
 
         async def known() -> Known:
@@ -61,6 +63,7 @@ class Maker:
             settings,
             self.blob(name),
             known,
+            self.commands,
         )
         try:
             make = plugins.load("bubbot.channels", str(table.get("kind", name)))

@@ -7,9 +7,9 @@ comes to `lanes`, one for each chat, `missed` fetches what nobody heard, `inboun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from bubbot.channel import Attachment, ChannelOptions, CommandInfo, Health, Outbound, Part, Receipt, Receive
+from bubbot.channel import Attachment, ChannelOptions, Health, Outbound, Part, Receipt, Receive
 from channels import discord_text
 from channels.discord_api import Api, Timing
 from channels.discord_files import fetch
@@ -20,17 +20,14 @@ from channels.discord_send import Sending
 from channels.discord_settings import DiscordSettings, check_keys, read_settings
 from channels.discord_slash import sync_commands
 
-_GIVEN = frozenset({"kind", "commands"})
-"""What the gateway adds to our keys."""
-
 
 class DiscordChannel:
     """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Finds`, `Reports` and `Dismisses`. Settings: `KEYS` of
-    `discord_settings`, and `commands`, a function that gives the commands for people to choose from."""
+    `discord_settings`."""
 
     def __init__(self, options: ChannelOptions, settings: DiscordSettings, timing: Timing, pace: Pace) -> None:
         self.name = options.name
-        self._commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
+        self._commands = options.commands
         self._settings = settings
         self._api = Api(settings, timing)
         self._interactions = Interactions(self._api, timing)
@@ -88,5 +85,5 @@ class DiscordChannel:
 
 def create(options: ChannelOptions) -> DiscordChannel:
     """The factory of the entry point. Raises `ConfigError`."""
-    check_keys(options.name, options.settings.keys() - _GIVEN)
+    check_keys(options.name, options.settings.keys())
     return DiscordChannel(options, read_settings(options.name, options.settings), Timing(), Pace())

@@ -42,7 +42,7 @@ class Timing:
     refused: float = 60.0
     """How long nothing is asked after the token was refused: too much of that bars the whole address."""
     closing: float = 5.0
-    answer_first: float = 1.2
+    answer_first: float = 1.5
     """How long an interaction waits for its answer before it is shown that one is worked on; Discord gives it 3."""
     callback: float = 2.5
     interaction: float = 14.5 * 60

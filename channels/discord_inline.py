@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from markdown_it.token import Token
 
@@ -11,8 +12,12 @@ _SHOWN_AS_LINK = re.compile(r"https?://\S+", re.IGNORECASE)
 _LONGEST_URL = 1_000
 """Characters of an address that hides behind a text; a longer one stands behind it, where it can be cut."""
 _BEGINS = re.compile(r"^([ \t]*)(?:(#{1,3}|-#|[-+]|>|>>>)(?=\s|$)|(\d{1,9})(\.)(?=\s|$))", re.MULTILINE)
-_SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~]|$)|[*`]|~~+|\|\|+|\](?=\()|(?<![^\W_])_+|_+(?![^\W_])")
-_MARKS = {"strong": "**", "s": "~~", "spoiler": "||"}
+_SPECIAL = re.compile(
+    r"(?P<tag><(?:@[!&]?|#)\d{1,20}>|<a?:\w{2,32}:\d{1,20}>|<t:-?\d{1,13}(?::[tTdDfFR])?>)"
+    r"|\\(?=[^0-9A-Za-z\s]|$)|[*`_]|~~+|^~|~$|\|\|+|^\||\|$|\](?=\()"
+)
+_NONE = ("", 0, 0)
+_MARKS = {"strong": "**", "em": "*", "s": "~~", "spoiler": "||"}
 
 
 def inline(children: Sequence[Token], *, newline: str = "\n", bold: bool = False) -> str:
@@ -50,11 +55,16 @@ def code_safe(text: str) -> str:
 
 def escaped(text: str, *, starts: bool = True) -> str:
     """A text that Discord shows as it is. `starts`: it stands at the beginning of a line."""
-    text = _SPECIAL.sub(lambda found: "".join(f"\\{sign}" for sign in found[0]), text)
+    text = _SPECIAL.sub(_signs, text)
     if starts:
         return _BEGINS.sub(_begins, text)
     first, end, rest = text.partition("\n")
     return first + end + _BEGINS.sub(_begins, rest)
+
+
+def _signs(found: re.Match[str]) -> str:
+    """Each sign escaped; what names a person, a channel, a picture or a time is left: it calls nobody."""
+    return found[0] if found["tag"] else "".join(f"\\{sign}" for sign in found[0])
 
 
 def _begins(found: re.Match[str]) -> str:
@@ -67,24 +77,27 @@ class _Inline:
         self._bold = bold
         self._pieces: list[str] = []
         self._open: list[tuple[str, int]] = []
+        self._closed = _NONE  # the mark that was closed last, where it begins and ends
         self._links: list[tuple[Token, int]] = []
 
     def made(self, children: Sequence[Token]) -> str:
-        for number, token in enumerate(children):
-            self._take(token, children[number + 1] if number + 1 < len(children) else None)
+        shown = [token for token in children if token.content or token.type != "text"]
+        for token, after in zip_longest(shown, shown[1:]):
+            self._take(token, after)
         return "".join(self._pieces)
 
     def _take(self, token: Token, after: Token | None) -> None:
         if token.type in ("softbreak", "hardbreak"):
             self._pieces.append(" " if self._links else self._newline)
         elif token.type == "code_inline":
-            self._pieces.append(_code(token.content))
+            self._code(token.content)
         elif token.type == "image":
             self._image(token)
         elif token.type == "link_open":
             self._links.append((token, len(self._pieces)))
         elif token.type == "link_close":
             self._linked(*self._links.pop(), after)
+            self._closed = _NONE  # a link is one piece, with what was in it
         elif token.nesting:
             self._mark(token, after)
         else:
@@ -100,20 +113,42 @@ class _Inline:
         kind = token.type.rpartition("_")[0]
         if token.nesting > 0:
             mark = _MARKS.get(kind, "")
-            if kind == "em":
-                # Beside another star it would be read with it.
-                stars = self._last() == "*" or (after is not None and after.type == "strong_open")
-                mark = "_" if stars else "*"
             if (kind == "strong" and self._bold) or any(open_mark == mark for open_mark, _ in self._open):
                 mark = ""
-            self._open.append((mark, len(self._pieces)))
-            self._pieces.append(mark)
+            self._begin(mark)
             return
         mark, start = self._open.pop()
-        if mark and not "".join(self._pieces[start + 1 :]).strip():
-            self._pieces[start] = ""  # marks around nothing are not read as such
+        self._end(mark, start, starred=after is not None and after.type == "strong_open")
+
+    def _begin(self, mark: str) -> None:
+        closed, start, end = self._closed
+        if mark and closed == mark and not any(self._pieces[end + 1 :]):
+            # Two of a kind side by side are one: their marks would be read together.
+            self._pieces[end] = ""
+            self._pieces[start] = mark
+            self._open.append((mark, start))
         else:
+            self._open.append((mark, len(self._pieces)))
             self._pieces.append(mark)
+
+    def _end(self, mark: str, start: int, *, starred: bool) -> None:
+        inner = [piece for piece in self._pieces[start + 1 :] if piece]
+        if not "".join(inner).strip():
+            self._pieces[start] = ""  # marks around nothing are not read as such
+            return
+        shown, before = mark, next((piece for piece in reversed(self._pieces[:start]) if piece), "")
+        if mark == "*" and (starred or before in ("*", "**") or inner[0] in ("*", "**")):
+            shown = self._pieces[start] = "_"  # beside another star it would be read with it
+        self._closed = (mark, start, len(self._pieces))
+        self._pieces.append(shown)
+
+    def _code(self, content: str) -> None:
+        """Code ends no mark in CommonMark, and does so in Discord: those whose signs are in it are left out."""
+        for place, (mark, start) in enumerate(self._open):
+            if any(sign in content for sign in (mark, "_" if mark == "*" else mark) if sign):
+                self._pieces[start] = ""
+                self._open[place] = ("", start)
+        self._pieces.append(_code(content))
 
     def _image(self, token: Token) -> None:
         start = len(self._pieces)

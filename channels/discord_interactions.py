@@ -15,6 +15,7 @@ from typing import Any, Literal
 from channels.discord_api import Api, Timing, Upload
 from channels.discord_errors import (
     ALREADY_ANSWERED,
+    ARCHIVED,
     INVALID_WEBHOOK_TOKEN,
     UNKNOWN_INTERACTION,
     UNKNOWN_MESSAGE,
@@ -30,16 +31,21 @@ NOW, LATER = 4, 5
 """Kinds of a first answer: a message, or the notice that one is worked on."""
 LOADING = 1 << 7
 """The flag of such a notice."""
+FOR_ONE = 1 << 6
+"""The flag of an answer that only the one who asked can see."""
+DONE = "✓"
 
 
 @dataclass(slots=True, eq=False)
 class _Living:
-    """An interaction whose token may still be used. `answers`: ids of messages by the keys of their parts."""
+    """An interaction whose token may still be used. `notice`: when it is shown that an answer is worked on; `answers`: ids
+    of messages by the keys of their parts."""
 
     id: str
     token: str = field(repr=False)
     application: str
     place: str
+    notice: float
     until: float
     state: Literal["new", "deferred", "answered", "dead"] = "new"
     answers: dict[str, str] = field(default_factory=dict)
@@ -62,16 +68,18 @@ class Interactions:
 
     def remember(self, raw: Any) -> None:
         """Takes note of an interaction as the gateway tells it; before its event is handed on."""
+        now = self._timing.monotonic()
         try:
-            one = _Living(
-                str(raw["id"]), str(raw["token"]), str(raw["application_id"]), str(raw["channel_id"]),
-                self._timing.monotonic() + self._timing.interaction,
-            )  # fmt: skip
+            number, token, application, place = (
+                str(raw[key]) for key in ("id", "token", "application_id", "channel_id")
+            )
         except (KeyError, TypeError):
             return
-        if not all(word.isdecimal() for word in (one.id, one.application, one.place)) or "/" in one.token:
+        if not all(word.isdecimal() for word in (number, application, place)) or "/" in token:
             return
-        self._living.setdefault(one.id, one)
+        if number not in self._living:
+            notice, until = now + self._timing.answer_first, now + self._timing.interaction
+            self._living[number] = _Living(number, token, application, place, notice, until)
         while len(self._living) > MOST:
             self._forget(next(iter(self._living.values())))
 
@@ -82,11 +90,26 @@ class Interactions:
         if one is None:
             return
         try:
-            async with asyncio.timeout(self._timing.answer_first):
+            async with asyncio.timeout(max(0.0, one.notice - self._timing.monotonic())):
                 await one.begun.wait()
         except TimeoutError:
             async with one.lock:
                 await self._defer(one)
+
+    async def confirm(self, raw: Any) -> None:
+        """Shows the person alone that the command was taken, where nothing more will be said to it. Raises nothing."""
+        self.remember(raw)
+        one = self._alive(str(raw.get("id")) if isinstance(raw, dict) else "")
+        if one is None:
+            return
+        async with one.lock:
+            if one.state != "new" or one.begun.is_set():
+                return
+            try:
+                await self._callback(one, NOW, {"content": DONE, "flags": FOR_ONE})
+                one.state = "dead"
+            except (Refusal, Unreachable) as error:
+                log.debug("a command was not confirmed: %s", error)
 
     async def answer(self, number: str, key: str, payload: dict[str, Any], files: Sequence[Upload] = ()) -> str | None:
         """Answers an interaction and returns the id of the message; None where an ordinary message has to do it:
@@ -144,6 +167,8 @@ class Interactions:
         try:
             await self._api.call("PATCH", f"/webhooks/{one.application}/{one.token}/messages/{message}", json=payload)
         except Refusal as error:
+            if error.code == ARCHIVED:
+                return False
             if not _over(error) or error.code == UNKNOWN_MESSAGE:
                 raise
             self._end(one, error)

@@ -32,7 +32,7 @@ def seconds_of(time: str) -> float | None:
     """Unix time of a time in ISO 8601; None where it is none."""
     try:
         return datetime.fromisoformat(time).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return None
 
 
@@ -111,9 +111,9 @@ class Missed:
         """Looks at what no server tells of: conversations with people, and threads that sleep."""
         if self._base == self._began:
             return
-        await asyncio.sleep(self._pace.guilds)
         for person in self._known.people[: self._pace.most_asked]:
             await self._look(self._places.direct(person), found)
+        await asyncio.sleep(self._pace.guilds)  # what the servers tell by then need not be asked
         chats = sorted((chat for chat in self._positions if chat not in self._looked), key=self.position, reverse=True)
         for chat in chats[: self._pace.most_asked]:
             if chat not in self._looked:

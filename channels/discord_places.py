@@ -60,9 +60,11 @@ class Places:
         """A session begins, in which everything is told anew; `user` is who we are. Raises `TypeError`."""
         if not isinstance(user, dict):
             raise TypeError("READY names no user")
-        self.me = Me(number_of(user.get("id")), str(user.get("username") or ""))
-        for kept in (self._told, self._asked, self._guilds, self._own_roles, self.channel_names, self.role_names):
-            kept.clear()
+        self.me = Me(number_of(user.get("id")), str(user.get("username") or ""), self.me.roles)
+        self._told.clear()
+        self._asked.clear()
+        self._guilds.clear()
+        self.channel_names.clear()
 
     def learn(self, event: str, raw: Any) -> None:
         """Takes in an event about channels, threads, roles or a server; what is odd in it is passed over."""
@@ -113,7 +115,9 @@ class Places:
             try:
                 place = await self.ask(number)
             except Refusal:
-                return Where(number, space=guild)  # it may not be looked at: nothing says that it is a thread
+                place = Place(number, 0, guild=guild)  # it may not be looked at: nothing says that it is a thread
+                if guild:
+                    self._remember(place)
         return place.where
 
     async def ask(self, number: str) -> Place:

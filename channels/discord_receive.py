@@ -81,6 +81,18 @@ class Receiving:
 
     def hear(self, event: str, raw: Any, serial: str) -> None:
         """Takes an event of the gateway. Raises only over a READY that does not say who we are."""
+        try:
+            self._hear(event, raw, serial)
+        except Exception:
+            if event == "READY":
+                raise
+            log.warning(
+                "channel %s: an event %s cannot be read", self._channel, event, exc_info=True,
+                extra={"action": "discord.unread"},
+            )  # fmt: skip
+            self._lanes.put("", Item(event, raw, serial))
+
+    def _hear(self, event: str, raw: Any, serial: str) -> None:
         if event in READ:
             self._queue(Item(event, raw, serial))
         elif event == "READY":
@@ -137,11 +149,13 @@ class Receiving:
         chat = number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
         if chat and self._missed.is_first(chat):
             self._lanes.gap(chat)
+        if item.event == INTERACTION:
+            self._interactions.remember(item.raw)
         self._lanes.put(chat, item)
 
     async def _take(self, chat: str, item: Item) -> None:
         if not chat:
-            reason = f"an event {item.event} that names no channel" if item.event else "a frame that is not JSON"
+            reason = f"an event {item.event} that is not in its form" if item.event else "a frame that is not JSON"
             await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
             return
         if item.event == INTERACTION:
@@ -169,12 +183,11 @@ class Receiving:
         event = read_interaction(self._channel, self._places.me.id, raw)
         if event is None:
             return
-        self._interactions.remember(raw)
-        answer = await self._receive(event)
-        if answer:
+        said = await self._receive(event)
+        if said:
             self.beside(self._interactions.defer(raw))
-        elif answer is None:  # carried out without a word: that is no failure to respond
-            self.beside(self._interactions.dismiss(event.message))
+        elif said is None:
+            self.beside(self._interactions.confirm(raw))
 
     async def _message(self, scene: Scene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None

@@ -133,6 +133,12 @@ class Run:
         number, flags = application(found)
         if self._settings.content == "all" and not flags & SEES_TEXT:
             raise refused_content(self._options.name)
+        if self._settings.slash and found.get("interactions_endpoint_url"):
+            log.warning(
+                "channel %s: the application has an Interactions Endpoint URL, so that slash commands do not come here: "
+                "empty it at discord.com/developers, on the page General Information", self._options.name,
+                extra={"action": "discord.elsewhere"},
+            )  # fmt: skip
         return number
 
 

@@ -15,6 +15,7 @@ from channels.discord_errors import (
     EMPTY,
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
+    UNKNOWN_MESSAGE,
     Refusal,
     Unreachable,
     delivery_failed,
@@ -68,7 +69,8 @@ class Sending:
         except Unreachable as error:
             raise delivery_failed(error) from None
         except Refusal as error:
-            if error.code == EMPTY and not files:
+            # A key whose message was deleted since gives the latter: it was sent, and is not sent again.
+            if error.code == UNKNOWN_MESSAGE or (error.code == EMPTY and not files):
                 return Receipt()
             if not (error.too_large and files):
                 raise delivery_failed(error) from None
@@ -97,7 +99,7 @@ class Sending:
     async def typing(self, chat: str, thread: str) -> None:
         """Shows that an answer is on its way, for ten seconds. Raises `DeliveryFailed`."""
         try:
-            await self._api.call("POST", f"/channels/{_place(chat, thread)}/typing", within=10)
+            await self._api.call("POST", f"/channels/{_place(chat, thread)}/typing")
         except (Refusal, Unreachable) as error:
             raise delivery_failed(error) from None
 
@@ -127,7 +129,9 @@ class Sending:
             if not got:
                 if not page and part.reply_to.isdecimal():
                     # Not even the message that is replied to: Discord shows nobody's to who may not read the history.
-                    raise DeliveryFailed("the bot may not read the history of the channel", permanent=True)
+                    raise DeliveryFailed(
+                        "Discord shows no message there: may the bot read the history?", permanent=True
+                    )
                 break
             found += [int(one["id"]) for one in got if one["author"]["id"] == self._me and _is(part, one)]
             after = max(int(one["id"]) for one in got)

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from bubbot.channel import File, Outbound, Part
 from channels.discord_markdown import COLUMNS, render
+from channels.discord_pieces import pieces
 from channels.long_blocks import Long, to_files
-from channels.marked import utf16
-from channels.split_source import split_source
 
 LIMIT = 2_000
 """UTF-16 code units of a message."""
@@ -34,8 +33,8 @@ def parts(outbound: Outbound, layout: Layout | None = None) -> list[Part]:
     """
     layout = layout or Layout()
     source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
-    pieces = split_source(render(source, table_columns=layout.table_columns), LIMIT, utf16)
-    texts = [Part(outbound.chat, piece, outbound.thread) for piece in pieces if visible(piece)]
+    shown = pieces(render(source, table_columns=layout.table_columns), LIMIT)
+    texts = [Part(outbound.chat, piece, outbound.thread) for piece in shown if visible(piece)]
     made = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
     return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]
 

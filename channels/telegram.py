@@ -9,11 +9,11 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bubbot.channel import Attachment, ChannelOptions, CommandInfo, Health, Outbound, Part, Receipt, Receive
+from bubbot.channel import Attachment, ChannelOptions, Health, Outbound, Part, Receipt, Receive
 from channels import telegram_text
 from channels.telegram_api import UPDATES, Api, Timing
 from channels.telegram_errors import Refusal, Unreachable, refused_webhook
@@ -28,17 +28,14 @@ from channels.telegram_text_in import Me
 log = logging.getLogger(__name__)
 BODY_LIMIT = 1_000_000
 """Bytes of one call of the webhook."""
-_GIVEN = frozenset({"kind", "commands"})
-"""What the gateway adds to our keys."""
 
 
 class TelegramChannel:
-    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches` and `Reports`. Settings: `KEYS` of `telegram_settings`, and
-    `commands`, a function that gives the commands for the menu."""
+    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches` and `Reports`. Settings: `KEYS` of `telegram_settings`."""
 
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
         self.name = options.name
-        self._commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
+        self._commands = options.commands
         self._settings = settings
         self._timing = timing
         self._api = Api(settings, timing)
@@ -216,7 +213,7 @@ class TelegramWebhookChannel(TelegramChannel):
 
 def create(options: ChannelOptions) -> TelegramChannel:
     """The factory of the entry point. Raises `ConfigError`."""
-    check_keys(options.name, options.settings.keys() - _GIVEN)
+    check_keys(options.name, options.settings)
     settings = read_settings(options.name, options.settings)
     kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
     return kind(options, settings, Timing())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,6 @@ from prompt_toolkit.styles import Style
 
 from bubbot.channel import (
     ChannelOptions,
-    CommandInfo,
     Inbound,
     Outbound,
     Part,
@@ -79,16 +78,14 @@ class _Live:
 
 
 class TerminalChannel:
-    """See `Channel` and `Previews`. Settings: `chat`; `colour` (true or false); `commands`, a function that gives
-    the commands to complete."""
+    """See `Channel` and `Previews`. Settings: `chat`; `colour` (true or false)."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self.name = options.name
         self._options = options
         self._chat = str(options.settings.get("chat") or "default")
         self._colour = bool(options.settings.get("colour", True))
-        commands: Callable[[], Sequence[CommandInfo]] = options.settings.get("commands") or tuple
-        self._completer = CommandCompleter(commands)
+        self._completer = CommandCompleter(options.commands)
         self._typed = TypedLines(kept_aside(options.home, f"{options.name}:{self._chat}"))
         self._now = options.now
         self._process = options.new_id()

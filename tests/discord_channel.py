@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import ChannelEvent, ChannelOptions, Deletion, Edit, Inbound, Known, Reaction, Unparsed
+from bubbot.channel import ChannelEvent, ChannelOptions, Deletion, Edit, Inbound, Known, Reaction, Unparsed, no_commands
 from channels.discord import DiscordChannel
 from channels.discord_api import Timing
 from channels.discord_patience import Pace
@@ -25,12 +25,13 @@ FAST = Pace(
 
 def options(server: Server, known: Known | None = None, **settings: Any) -> ChannelOptions:
     """What the factory is given, with the server's addresses."""
+    commands = settings.pop("commands", no_commands)
     table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
 
     async def what_is_known() -> Known:
         return known or Known()
 
-    return ChannelOptions("dc", Path(), lambda: at(server), lambda: "id", table, known=what_is_known)
+    return ChannelOptions("dc", Path(), lambda: at(server), lambda: "id", table, known=what_is_known, commands=commands)
 
 
 def at(server: Server) -> str:

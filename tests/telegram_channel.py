@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Channel, ChannelEvent, ChannelOptions, Inbound
+from bubbot.channel import Channel, ChannelEvent, ChannelOptions, Inbound, no_commands
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
 from channels.telegram_api import Timing
 from channels.telegram_settings import read_settings
@@ -38,11 +38,12 @@ SECRET: dict[str, str] = {"x-telegram-bot-api-secret-token": FULL["webhook_secre
 
 def options(server: ScriptedServer, **settings: Any) -> ChannelOptions:
     table = {"token": TOKEN, "base_url": server.url, "poll_timeout": 1, **settings}
+    commands = table.pop("commands", no_commands)
 
     async def blob(digest: str) -> bytes:
         return f"bytes of {digest}".encode()
 
-    return ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, blob)
+    return ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, blob, commands=commands)
 
 
 @asynccontextmanager

@@ -21,7 +21,17 @@ from bubbot.channel.events import (
     Stop,
     Unparsed,
 )
-from bubbot.channel.port import Channel, ChannelOptions, CommandInfo, Known, Receive, kept_aside, no_blob, nothing_known
+from bubbot.channel.port import (
+    Channel,
+    ChannelOptions,
+    CommandInfo,
+    Known,
+    Receive,
+    kept_aside,
+    no_blob,
+    no_commands,
+    nothing_known,
+)
 from bubbot.channel.powers import Closes, Dismisses, Editing, Fetches, Finds, Health, Previews, Reports, Typing, Webhook
 from bubbot.channel.sending import File, Outbound, Part, Receipt
 from bubbot.channel.showing import Preview, StepEnded, TextShown, ToolEnded, ToolStarted, TurnEnded, TurnStarted
@@ -69,5 +79,6 @@ __all__ = [
     "Webhook",
     "kept_aside",
     "no_blob",
+    "no_commands",
     "nothing_known",
 ]

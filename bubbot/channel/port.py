@@ -74,11 +74,18 @@ async def nothing_known() -> Known:
     return Known()
 
 
+def no_commands() -> Sequence[CommandInfo]:
+    """For channels that offer no menu."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelOptions:
     """What an adapter's factory is given. `now` gives the time as ISO 8601 in UTC, `new_id` fresh random ids.
 
-    `blob` reads a stored file by its digest, for a `File` to send; `known` what is durable of this channel.
+    `settings`: the adapter's own keys of `[channels.<name>]` and nothing else, so that one it does not know is a mistake;
+    values that come from the environment are text. `blob` reads a stored file by its digest, for a `File` to send;
+    `known` what is durable of this channel; `commands` the comma commands there are, for a menu, asked once `run` began.
     """
 
     name: str
@@ -88,6 +95,7 @@ class ChannelOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)
     blob: Callable[[str], Awaitable[bytes]] = no_blob
     known: Callable[[], Awaitable[Known]] = nothing_known
+    commands: Callable[[], Sequence[CommandInfo]] = no_commands
 
 
 def kept_aside(home: Path, session: str) -> Path:

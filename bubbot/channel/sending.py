@@ -37,7 +37,8 @@ class Part:
 
     `text` is what people read; `markup` is the adapter's own plain JSON about how it looks (entities, say). `key` is
     not stored: it is set for the sending, the same at each try of the same part, also by a later process, and at most
-    25 characters long. A platform that takes such a key sends the part once.
+    25 characters long. A platform that takes such a key sends the part once. Empty for what nothing is owed for and is
+    never tried again: notices, and answers that are shown while they are written.
     """
 
     chat: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ from bubbot.runtime.router import is_command
 from bubbot.texts import Texts
 from bubbot.turn import Accepted, Changed, TurnResult
 from bubbot.views.outbox import Intent
+
+log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 64
 """Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster is made to wait."""
@@ -90,6 +93,9 @@ class InboundGate:
                 if self._rules.admission is None:
                     told = self._texts.say("unparsed", reason=event.reason)
                     await self._tell(Outbound(event.channel, event.chat, told))
+                else:  # who sent it is not told: whether they may speak cannot be read either
+                    extra = {"action": "receive.unparsed", "channel": event.channel}
+                    log.warning("what cannot be read was set aside: %s", event.reason, extra=extra)
             case Moved():
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)

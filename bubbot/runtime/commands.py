@@ -19,7 +19,7 @@ from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
 
-_KEYED = re.compile(r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>[^"]*)"|(?P<plain>\S*))')
+_KEYED = re.compile(r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))')
 _WORD = re.compile(r"\S+")
 
 
@@ -82,7 +82,8 @@ def parse(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
     """The tool and its checked arguments. Raises `CommandError` with the right form of the command.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the
-    tool's positional fields, of which the last takes all that are left. Quotes elsewhere are just characters.
+    tool's positional fields, of which the last takes all that are left. A quote within quoted words is written twice;
+    quotes elsewhere are just characters.
     """
     body = line.strip().removeprefix(COMMAND_PREFIX).strip()
     if not body:
@@ -128,12 +129,12 @@ def _values(tool: Tool, text: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     text = text.strip()
     while (found := _KEYED.match(text)) and found["key"] in fields:
-        values[found["key"]] = found["quoted"] if found["quoted"] is not None else found["plain"]
+        values[found["key"]] = _value(found)
         text = text[found.end() :].lstrip()
     trailing = list(_KEYED.finditer(text))
     while trailing and trailing[-1].end() == len(text) and trailing[-1]["key"] in fields:
         found = trailing.pop()
-        values[found["key"]] = found["quoted"] if found["quoted"] is not None else found["plain"]
+        values[found["key"]] = _value(found)
         text = text[: found.start()].rstrip()
     open_fields = [name for name in _positional(tool) if name not in values]
     for place, name in enumerate(open_fields):
@@ -146,6 +147,12 @@ def _values(tool: Tool, text: str) -> dict[str, Any]:
     if text:
         raise ToolRetry(f"{tool.name} does not know what to do with {text!r}")
     return {name: _listed(fields[name].annotation, value) for name, value in values.items()}
+
+
+def _value(found: re.Match[str]) -> str:
+    """What stands behind `key=`; within quotes two of them are one that is meant."""
+    quoted: str | None = found["quoted"]
+    return found["plain"] if quoted is None else quoted.replace('""', '"')
 
 
 def _unquoted(text: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bubbot.channel import CommandInfo, Reaction
-from tests.discord_channel import Heard, receiving
-from tests.discordapi.desk import FAILED
+from bubbot.channel import Reaction
+from tests.discord_channel import receiving
 from tests.discordapi.server import Server
 
 
@@ -210,17 +209,3 @@ def _plain(server: Server, user: object, channel: int, guild: int) -> dict[str, 
         "content": "awake", "timestamp": "2026-01-01T00:00:00+00:00",
         "author": {"id": str(user.id), "username": "ada"}, "member": {"roles": []},  # type: ignore[attr-defined]
     }  # fmt: skip
-
-
-async def test_a_slash_command_that_is_carried_out_without_a_word_is_no_failure_to_respond() -> None:
-    async with Server(answer_within=0.5) as server:
-        ada = server.user("Ada")
-        commands = [CommandInfo("stop", "Stop the answer.")]
-        heard = Heard(server, taken=None)
-        async with receiving(server, heard=heard, commands=lambda: commands):
-            await server.until(lambda: server.bot.commands)
-            used = server.slash(server.dm(ada), ada, "stop")
-            await server.until(lambda: server.calls("DELETE /webhooks/{}/{}/messages/{}"))
-            assert used.state == "answered"
-            assert FAILED not in used.saw
-            assert server.dm(ada).texts(server.bot.user) == []

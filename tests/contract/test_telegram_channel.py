@@ -25,6 +25,7 @@ from bubbot.channel import (
     Part,
     Reaction,
     Unparsed,
+    no_commands,
 )
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
@@ -57,7 +58,8 @@ class Talk:
             "base_file_url": server.base_file_url,
         }
         table |= {"poll_timeout": 1, **settings}
-        options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table)
+        commands = table.pop("commands", no_commands)
+        options = ChannelOptions("tg", Path(), lambda: "now", lambda: "id", table, commands=commands)
         read = read_settings("tg", table)
         self.channel = (TelegramWebhookChannel if read.webhook else TelegramChannel)(options, read, FAST)
         self.heard: list[ChannelEvent] = []

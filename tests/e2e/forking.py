@@ -127,8 +127,10 @@ def main(path: Path) -> int:
     gc.collect()
     gc.freeze()  # so that the collector of a fork leaves the shared pages alone
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
+        begun = path.with_name("begun")
+        listener.bind(str(begun))
         listener.listen(64)
+        begun.rename(path)  # whoever sees it can connect
         work = Forking(listener).serve()
         if work is not None:
             listener.detach()  # its descriptor is closed with all the others

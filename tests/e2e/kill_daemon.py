@@ -1,7 +1,8 @@
 """A real daemon with its real channels that ends itself with SIGKILL at one point between poll and receipt.
 
 Arguments: HOME [POINT [BREAK]], as in kill_child.py. Points of the channel: `receive`, `send`, `edit`.
-BREAK=`early-ack` removes one guard: an update counts as taken before it is durable. `split-done`: see kill_child.py.
+BREAK removes one guard: `early-ack`, an update counts as taken before it is durable; `no-fill`, what was missed is not
+fetched; `no-find`, nothing is looked for and parts have no keys; `split-done`: see kill_child.py.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from bubbot.tool import NoArgs, tool
 from bubbot.turn import Turn
 from bubbot.wiring import Wrap
 from bubbot.wiring_daemon import open_daemon
+from channels.discord_missed import Missed
 from tests.e2e.kill_child import Killer, KillingModel, KillingStore
 
 
@@ -96,21 +99,35 @@ class KillingChannel:
 
 
 class KillingFinder(KillingChannel):
-    """One that can be asked for what it sent."""
+    """One that can be asked for what it sent. `blind`: it is not, and takes no keys."""
+
+    blind = False
+
+    async def send(self, part: Part) -> Receipt:
+        return await super().send(replace(part, key="") if self.blind else part)
 
     async def find(self, part: Part, since: str) -> Sequence[str]:
         assert isinstance(self._channel, Finds)
-        return await self._channel.find(part, since)
+        return [] if self.blind else await self._channel.find(part, since)
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
         assert isinstance(self._channel, Dismisses)
         await self._channel.dismiss(chat, thread, message)
 
 
-def killing(channel: Channel, killer: Killer, *, early: bool) -> Channel:
+def killing(channel: Channel, killer: Killer, broken: str) -> Channel:
     """The channel with the points in it."""
-    kind = KillingFinder if isinstance(channel, Finds) else KillingChannel
-    return kind(channel, killer, early=early)
+    if not isinstance(channel, Finds):
+        return KillingChannel(channel, killer, early=broken == "early-ack")
+    finder = KillingFinder(channel, killer, early=broken == "early-ack")
+    finder.blind = broken == "no-find"
+    if broken == "no-fill":
+        Missed.fill = nothing_missed  # type: ignore[method-assign]
+    return finder
+
+
+async def nothing_missed(self: Missed, chat: str, take: object) -> None:
+    """In place of what fetches messages."""
 
 
 async def main(home: Path, point: str, broken: str) -> None:
@@ -131,9 +148,7 @@ async def main(home: Path, point: str, broken: str) -> None:
     wrap = Wrap(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
-        channel=lambda channel: (
-            channel if channel.name == "stdin" else killing(channel, killer, early=broken == "early-ack")
-        ),
+        channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, broken),
         tools=[touch],
     )
     async with open_daemon(load(home=home), Home(home), wrap=wrap) as daemon:

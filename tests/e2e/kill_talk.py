@@ -69,9 +69,9 @@ class Talk:
             for answers in [counted(person.platform, person.id)]
         )
 
-    async def live(self) -> None:
-        """Runs a bot until it has taken all there is and is done with all it has accepted: no time decides."""
-        daemon = await self.start()
+    async def live(self, broken: str) -> None:
+        """Runs a broken bot until it has taken all there is and is done with all it has accepted: no time decides."""
+        daemon = await self.start("", broken)
         try:
             for platform in self.platforms:
                 await platform.quiet()
@@ -173,7 +173,7 @@ async def killed_at(
     except TimeoutError:
         await daemon.kill()
         code = None
-    await (talk.live() if broken else talk.settle())
+    await (talk.live(broken) if broken else talk.settle())
     return code, await talk.faults()
 
 

@@ -160,12 +160,9 @@ async def story(home: Path) -> str:
 
 def told(transcript: str) -> str:
     """The transcript as a page shows it: long lines cut, and what differs from run to run made equal or left out."""
-    taken_back = re.findall(r"^#(\d+) of \w+ was deleted: \(/stop", transcript, re.MULTILINE)
     lines: list[str] = []
     for line in transcript.splitlines():
-        if re.fullmatch(r"\w+ is typing|\w+ edited .* one two[\w ]*…|#\d+ of \w+ was deleted: \(/stop.*", line):
-            continue
-        if any(line == f"Bubbot #{number}: (/stop by Ada)" for number in taken_back):
+        if re.fullmatch(r"\w+ is typing|\w+ edited .* one two[\w ]*…", line):
             continue
         same = re.sub(r"(?<=approve )\w{8}|(?<=code is )\w{8}", "7KQ2M9XB", line)
         same = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-22 10:00", same)
@@ -174,6 +171,12 @@ def told(transcript: str) -> str:
         same = re.sub(r" edited #(\d+)( \d+ times)?: \(to", r" edited #\1 a few times: (to", same)
         same = re.sub(r"(\(/\w+ by \w+\))$", r"\1 …", same)
         lines.append(same if len(same) <= SHOWN else f"{same[:SHOWN]}…")
+    (stopped,), (confirmed,) = (
+        [place for place, line in enumerate(lines) if re.search(words, line)]
+        for words in (r"\(to #\d+\) Stopped\.", r"\(/stop by Ada\)")
+    )
+    if stopped < confirmed:  # which of the two is first is chance
+        lines.insert(stopped, lines.pop(confirmed))
     return "\n".join(line.rstrip() for line in lines).strip()
 
 

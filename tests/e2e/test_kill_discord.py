@@ -35,9 +35,9 @@ async def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> 
     assert await killed_at_all(tmp_path, POINTS, discord) == ([], {})
 
 
-@pytest.mark.parametrize("broken", ["early-ack", "split-done"])
+@pytest.mark.parametrize("broken", ["no-fill", "no-find", "split-done"])
 async def test_the_matrix_sees_a_bot_that_breaks_the_promise(tmp_path: Path, broken: str) -> None:
-    point = {"early-ack": "append-inbox:before#2", "split-done": "merge:after#1"}[broken]
+    point = {"no-fill": "append-inbox:after#1", "no-find": "send:after#1", "split-done": "merge:after#1"}[broken]
     async with discord() as platforms:
         code, faults = await killed_at(tmp_path / "home", platforms, point, broken)
     assert (code, bool(faults)) == (KILLED, True)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bubbot.channel import File, Outbound, Part
 from channels.discord_markdown import render
 from channels.discord_text import LIMIT, Layout, parts
 from channels.long_blocks import Long
+from channels.markdown import parse
 from channels.marked import clean, utf16
+from tests.discord_reading import read
 from tests.property.markdowns import Document, documents, noise
 
 OF_LINES = [
     ("__init__ and _it_", "**init** and *it*"),
-    ("***both*** **a *b* c**", "***both*** **a *b* c**"),
-    ("*a***b**", "*a***b**"),
+    ("***both*** **a *b* c**", "_**both**_ **a *b* c**"),
+    ("*a***b**", "_a_**b**"),
     ("**a***b*", "**a**_b_"),
-    ("snake_case_name and 2 * 3 * 4", "snake_case_name and 2 \\* 3 \\* 4"),
+    ("snake_case_name and 2 * 3 * 4", "snake\\_case\\_name and 2 \\* 3 \\* 4"),
     ("~~no~~ ~/home", "~~no~~ ~/home"),
     ("||hidden||", "||hidden||"),
     ("a || b || c", "a \\|\\| b \\|\\| c"),
@@ -31,12 +34,15 @@ OF_LINES = [
     ("![](https://x.example/a.png)", "https://x.example/a.png"),
     ("[a [b]](https://x.example/(c))", "[a \\[b\\]](https://x.example/%28c%29)"),
     ("[a](https://x.example \"T\")", "[a](https://x.example) (T)"),
+    ("[a **b**](https://x.example) c d **e**", "[a **b**](https://x.example) c d **e**"),
+    ("[a **b**](https://x.example)**e**", "[a **b**](https://x.example)**e**"),
+    ("**a `b**c` d** *e*", "a `b**c` d *e*"),
     ("[a](/here) [m](mailto:m@x.example)", "a (/here) m (mailto:m@x.example)"),
     ("<https://x.example/a_b> https://x.example/a_b.", "<https://x.example/a_b> https://x.example/a_b."),
     ("https://x.example/a* b", "<https://x.example/a>\\* b"),
     ("\\[a](b)", "[a\\](b)"),
     ("<b>html</b> &amp; &lt;", "<b>html</b> & <"),
-    ("@everyone <@123> <#4> <t:5>", "@everyone <@123> <#4> <t:5>"),
+    ("@everyone <@123> <#4> <t:5> <:a_b:6>", "@everyone <@123> <#4> <t:5> <:a_b:6>"),
     ("C:\\Users\\ and \\*", "C:\\Users\\ and \\*"),
     ("# One", "# One"),
     ("### Three *it*", "### Three *it*"),
@@ -102,7 +108,38 @@ def test_code_over_the_limit_is_cut_at_a_line_with_its_fence() -> None:
 
 def test_what_is_astral_counts_twice() -> None:
     made = parts(Outbound("discord", "1", "😀" * 1500))
-    assert [utf16(part.text) for part in made] == [2000, 1000]
+    assert all(utf16(part.text) <= 2000 for part in made)
+    assert "".join(part.text for part in made) == "😀" * 1500
+
+
+def test_looks_that_a_cut_goes_through_are_closed_and_opened_again() -> None:
+    words = "some words that go on. " * 120 + "end"
+    one, two = in_pieces(f"**bold *both {words}* ~~{words}~~ end**")[:2]
+    assert one.endswith("***")
+    assert two.startswith("***some")
+    last = in_pieces(f"> __bold {words}__ and a_b_c https://x.example/_a `x")[-1]
+    assert last.startswith("**")
+    assert last.endswith("** and a\\_b\\_c https://x.example/_a \\`x")
+    first, *_, end = in_pieces("`" + "code " * 900 + "`")
+    assert (first[0], first[-1], end[0], end[-1]) == ("`", "`", "`", "`")
+
+
+def test_an_escape_is_not_parted_from_what_it_escapes() -> None:
+    for shift in range(4):
+        made = in_pieces("x" * shift + "\\*" * 2_000)
+        assert len(made) > 1
+        assert all(re.fullmatch(r"x*(\\\*)+", piece) for piece in made)
+
+
+def test_the_looks_of_every_piece_are_complete() -> None:
+    text = " ".join(
+        f"**bold {n} *it* `code {n}`** ~~gone~~ ||hidden|| [link {n}](https://x.example/{n})" for n in range(150)
+    )
+    made = in_pieces(text)
+    assert len(made) > 4
+    for piece in made:
+        for mark in ("**", "~~", "||", "`"):
+            assert piece.count(mark) % 2 == 0, (mark, piece)
 
 
 def letters(text: str) -> str:
@@ -142,3 +179,49 @@ def test_whatever_comes_fits_and_keeps_its_letters(source: str, times: int) -> N
         r"[\[&\]<|:`~]", source
     ):  # links, entities, tables and the languages of code are written otherwise
         assert letters("".join(pieces)) == letters(clean(source * times))
+
+
+LOOKS = {"bold", "italic", "strike", "spoiler", "code"}
+SIGNS = [
+    "**",
+    "*",
+    "_",
+    "__",
+    "~~",
+    "||",
+    "`",
+    "``",
+    "\\",
+    "a",
+    "b",
+    "c_d",
+    " ",
+    " ",
+    " ",
+    ".",
+    "(",
+    "é",
+    "e__f",
+    "|",
+    "~",
+]
+
+
+@given(st.lists(st.sampled_from(SIGNS), max_size=24).map("".join))
+def test_discord_shows_what_commonmark_means(line: str) -> None:
+    source = f"x {line} x"
+    assume(not re.search(r"\\[~|]", source))  # no backslash helps before the end of what is struck out or hidden
+    assume(not re.search(r"`[^`]*[*_~|][^`]*`", source))  # what stands around such code loses its looks
+    marked = parse(source)
+    meant = [
+        (char, simple({mark.kind for mark in marked.marks if mark.start <= at < mark.end} & LOOKS))
+        for at, char in enumerate(marked.text)
+        if not char.isspace()
+    ]
+    shown = [(char, simple(looks)) for char, looks in read(render(source)) if not char.isspace() and char != "\u200b"]
+    assert shown == meant, render(source)
+
+
+def simple(looks: Set[str]) -> Set[str]:
+    """Code is nothing else, but where it is hidden: then it is only that."""
+    return looks & {"spoiler"} or looks & {"code"} or looks

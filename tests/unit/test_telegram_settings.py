@@ -24,11 +24,10 @@ def test_a_token_is_enough() -> None:
     )  # fmt: skip
 
 
-def test_text_from_the_environment_and_the_keys_of_others_are_taken() -> None:
+def test_text_from_the_environment_is_taken() -> None:
     settings = read_settings(
         "telegram",
-        {"token": TOKEN, "poll_timeout": "10", "edit_interval": "2.5", "link_previews": "TRUE", "proxy": "",
-         "owners": [1], "kind": "telegram", "commands": tuple},
+        {"token": TOKEN, "poll_timeout": "10", "edit_interval": "2.5", "link_previews": "TRUE", "proxy": ""},
     )  # fmt: skip
     assert (settings.poll_timeout, settings.edit_interval, settings.link_previews, settings.proxy) == (
         10,

@@ -1,0 +1,279 @@
+"""Files, edits, what is found again, and the connections, against a server that speaks Discord's REST API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from bubbot.channel import Attachment, CommandInfo, File, Part
+from bubbot.errors import DeliveryFailed, FetchFailed
+from channels.discord_content import attachments
+from channels.discord_errors import Refusal, Unreachable
+from channels.discord_files import fetch
+from channels.discord_slash import sync_commands
+from tests.discord_sending import Outgoing, outgoing
+from tests.discordapi import shapes
+from tests.discordapi.asked import Sizes
+from tests.discordapi.faults import Cut, Drop, Html, Slow, TooMany
+from tests.discordapi.rooms import Room
+from tests.discordapi.server import Server
+
+CREATE = "POST /channels/{}/messages"
+EDIT = "PATCH /channels/{}/messages/{}"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server(limits=None, sizes=Sizes(upload=100_000)) as made:
+        yield made
+
+
+@pytest.fixture
+def room(server: Server) -> Room:
+    return server.guild("Home", server.user("Ann")).text("general")
+
+
+@pytest.fixture
+async def out(server: Server) -> AsyncIterator[Outgoing]:
+    async with outgoing(server) as made:
+        yield made
+
+
+def own(server: Server, room: Room) -> list[str]:
+    return room.texts(by=server.bot.user)
+
+
+def long_ago() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+class TestFiles:
+    async def test_a_file_is_sent_with_its_name_and_type(self, server: Server, room: Room, out: Outgoing) -> None:
+        out.blobs["d1"] = b"\x89PNG" + bytes(50_000)
+        await out.sending.send(Part(str(room.id), "", file=File("a b.png", "image/png", digest="d1"), key="f"))
+        await out.sending.send(Part(str(room.id), "", file=File('c"\n/é.txt', text="ünï"), key="g"))
+        first, second = (message.files[0] for message in room.messages[-2:])
+        assert (first.name, first.content, first.mime) == ("a_b.png", out.blobs["d1"], "image/png")
+        assert second.content == "ünï".encode()
+        assert second.mime.startswith("text/plain")
+
+    async def test_a_file_comes_whole_also_at_the_second_try(self, server: Server, room: Room, out: Outgoing) -> None:
+        server.fail(CREATE, TooMany(0.05))
+        part = Part(str(room.id), "", file=File("a.txt", text="x" * 70_000), key="f")
+        assert await out.sending.send(part) == await out.sending.send(part)
+        assert [file.content for message in room.messages for file in message.files] == [b"x" * 70_000]
+
+    async def test_a_file_that_is_too_large_is_named_instead(self, server: Server, room: Room, out: Outgoing) -> None:
+        receipt = await out.sending.send(Part(str(room.id), "", file=File("big.txt", text="x" * 200_000), key="f"))
+        assert own(server, room) == ["📎 `big.txt` (0.2 MB) is too large for Discord here."]
+        assert receipt.external_id == str(room.messages[-1].id)
+
+    async def test_a_file_that_came_is_fetched_without_the_token(
+        self, server: Server, room: Room, out: Outgoing
+    ) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        message = room.say(guild.owner, "look", files=[("a.txt", b"hello" * 1000, "text/plain")])
+        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        assert await fetch(out.api, file, 5000) == b"hello" * 1000
+        assert [call.auth for call in server.calls("file")] == [""]
+        for limit, given in ((4999, file), (4999, replace(file, size=None))):
+            with pytest.raises(FetchFailed, match=r"at most|larger than") as caught:
+                await fetch(out.api, given, limit)
+            assert caught.value.permanent
+
+    async def test_an_address_that_ran_out_is_asked_for_again(self, server: Server, room: Room, out: Outgoing) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        message = room.say(guild.owner, "look", files=[("a.txt", b"hello", "text/plain")])
+        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        known = json.loads(file.reference)
+        old = replace(file, reference=json.dumps({**known, "url": f"{server.world.origin}/attachments/1/2/a.txt"}))
+        assert await fetch(out.api, old, 100) == b"hello"
+        room.delete(message)
+        with pytest.raises(FetchFailed, match="the message that the file came with is gone") as caught:
+            await fetch(out.api, old, 100)
+        assert caught.value.permanent
+
+    @pytest.mark.parametrize("fault", [Drop(), Cut(), Html(500), Html(429)])
+    async def test_a_download_that_breaks_may_be_tried_again(
+        self, server: Server, room: Room, out: Outgoing, fault: Drop | Cut | Html
+    ) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        message = room.say(guild.owner, "look", files=[("a.txt", b"hello" * 100, "text/plain")])
+        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        server.fail("file", fault, times=2)  # what reads only is asked again once on a new connection
+        with pytest.raises(FetchFailed) as caught:
+            await fetch(out.api, file, 1000)
+        assert not caught.value.permanent
+        server.faults.clear()
+        assert await fetch(out.api, file, 1000) == b"hello" * 100
+
+    @pytest.mark.parametrize(
+        "reference", ["", "x", "[]", "{}", '{"url":"file:///etc/passwd","channel":"1","message":"2","id":"3"}']
+    )
+    async def test_an_odd_reference_is_a_failure_for_good(self, out: Outgoing, reference: str) -> None:
+        with pytest.raises(FetchFailed) as caught:
+            await fetch(out.api, Attachment(reference), 1000)
+        assert caught.value.permanent
+
+
+class TestEditing:
+    async def test_a_message_is_changed(self, server: Server, room: Room, out: Outgoing) -> None:
+        sent = await out.sending.send(Part(str(room.id), "one"))
+        for text in ("two", "two", "@everyone"):
+            await out.sending.edit(sent.external_id, Part(str(room.id), text))
+        message = room.messages[-1]
+        assert (own(server, room), message.mention_everyone, message.flags) == (["@everyone"], False, 1 << 2)
+
+    async def test_a_message_that_is_gone_or_is_none_of_ours_cannot_be(
+        self, server: Server, room: Room, out: Outgoing
+    ) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        sent, theirs = await out.sending.send(Part(str(room.id), "one")), room.say(guild.owner, "mine")
+        room.delete(room.messages[0])
+        file = Part(str(room.id), "", file=File("a.txt", text="a"))
+        for message, part in (
+            (sent.external_id, Part(str(room.id), "two")), (str(theirs.id), Part(str(room.id), "two")),
+            ("nothing", Part(str(room.id), "two")), ("", Part(str(room.id), "two")), (sent.external_id, file),
+        ):  # fmt: skip
+            with pytest.raises(DeliveryFailed) as caught:
+                await out.sending.edit(message, part)
+            assert caught.value.permanent
+
+    async def test_a_limit_on_edits_says_how_long(self, server: Server, room: Room, out: Outgoing) -> None:
+        sent = await out.sending.send(Part(str(room.id), "one"))
+        server.fail(EDIT, TooMany(12.5))
+        with pytest.raises(DeliveryFailed) as caught:
+            await out.sending.edit(sent.external_id, Part(str(room.id), "two"))
+        assert caught.value.retry_after == 12.5
+
+    async def test_typing_is_shown(self, server: Server, room: Room, out: Outgoing) -> None:
+        await out.sending.typing(str(room.id), "")
+        assert "typing" in [one.what for one in server.world.happenings]
+        with pytest.raises(DeliveryFailed):
+            await out.sending.typing("5", "")
+
+
+class TestFinding:
+    async def test_own_messages_with_the_same_text_are_found_oldest_first(
+        self, server: Server, room: Room, out: Outgoing
+    ) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        asked, since = room.say(guild.owner, "hello"), long_ago()
+        part = Part(str(room.id), "hello ", reply_to=str(asked.id))
+        assert list(await out.sending.find(part, since)) == []
+        sent = [(await out.sending.send(part)).external_id for _ in range(2)]
+        await out.sending.send(Part(str(room.id), "hello there"))
+        room.say(guild.owner, "hello")
+        assert list(await out.sending.find(part, since)) == sent
+        assert list(await out.sending.find(replace(part, reply_to=""), since)) == sent
+        server.world.clock.advance(3600)
+        late = datetime.fromtimestamp(server.world.clock.now(), UTC).isoformat()
+        assert list(await out.sending.find(replace(part, reply_to=""), late)) == []
+
+    async def test_files_are_found_by_their_names(self, server: Server, room: Room, out: Outgoing) -> None:
+        part = Part(str(room.id), "", file=File("my file (1).py", text="x"))
+        since = long_ago()
+        await out.sending.send(replace(part, file=File("other.py", text="x")))
+        sent = await out.sending.send(part)
+        assert list(await out.sending.find(part, since)) == [sent.external_id]
+        assert list(await out.sending.find(replace(part, text="x", file=None), since)) == []
+
+    async def test_it_looks_through_several_pages_and_no_more_than_five(
+        self, server: Server, room: Room, out: Outgoing
+    ) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        since = long_ago()
+        for number in range(350):
+            room.say(guild.owner, f"{number}")
+        sent = await out.sending.send(Part(str(room.id), "hello"))
+        assert list(await out.sending.find(Part(str(room.id), "hello"), since)) == [sent.external_id]
+        for number in range(400):
+            room.say(guild.owner, f"{number}")
+        await out.sending.send(Part(str(room.id), "last"))
+        server.log.clear()
+        assert list(await out.sending.find(Part(str(room.id), "last"), since)) == []
+        assert len(server.calls("GET /channels/{}/messages")) == 5
+
+    async def test_without_the_history_looking_is_useless(self, server: Server, out: Outgoing) -> None:
+        ann = server.user("Berta")
+        place = server.guild("Other", ann)
+        room = place.text("x")
+        asked = room.say(ann, "hi")
+        room.deny(place.everyone, "READ_MESSAGE_HISTORY")
+        with pytest.raises(DeliveryFailed, match=r"history") as caught:
+            await out.sending.find(Part(str(room.id), "hello", reply_to=str(asked.id)), long_ago())
+        assert caught.value.permanent
+        room.deny(place.everyone, "VIEW_CHANNEL")
+        with pytest.raises(DeliveryFailed, match="50001") as caught:
+            await out.sending.find(Part(str(room.id), "hello"), long_ago())
+        assert caught.value.permanent
+
+
+class TestConnections:
+    async def test_commands_are_registered_once(self, server: Server, out: Outgoing) -> None:
+        infos = [CommandInfo("help", "Helps.", ("topic",)), CommandInfo("new", "Begins anew.")]
+        application = str(server.bot.application_id)
+        for _ in range(2):
+            await sync_commands(out.api, application, infos)
+        put = server.calls("PUT /applications/{}/commands")
+        assert len(put) == 1
+        await sync_commands(out.api, application, infos[:1])
+        assert [one["name"] for one in server.bot.commands] == ["help"]
+        server.fail("GET /applications/{}/commands", Drop(), times=2)
+        await sync_commands(out.api, application, infos)
+        assert [one["name"] for one in server.bot.commands] == ["help"]
+
+    async def test_a_closed_channel_asks_nothing_and_closes_twice(self, server: Server) -> None:
+        async with outgoing(server) as out:
+            await out.sending.typing(str(server.guild("Home", server.user("Ann")).text("x").id), "")
+        await out.api.aclose()
+        with pytest.raises(Unreachable, match="closed"):
+            await out.api.call("GET", "/users/@me")
+
+    async def test_two_channels_have_limits_and_addresses_of_their_own(self, server: Server) -> None:
+        async with Server(limits=None) as other, outgoing(server) as one, outgoing(other) as two:
+            found = [await each.api.call("GET", "/users/@me") for each in (one, two)]
+        assert [each["id"] for each in found] == [str(server.bot.id), str(other.bot.id)]
+
+    async def test_everything_goes_through_a_proxy(self, server: Server) -> None:
+        asked: list[list[str]] = []
+
+        async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n"))
+            body = b'{"id": "42"}'
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+            await writer.drain()
+            writer.close()
+
+        listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening, outgoing(server, proxy=f"http://me:pass@127.0.0.1:{port}") as out:
+            assert await out.api.call("GET", "/users/@me") == {"id": "42"}
+            assert await out.api.download(f"{server.world.origin}/attachments/1/2/a", 100) == b'{"id": "42"}'
+        assert [lines[0] for lines in asked] == [
+            f"GET {server.rest_url}/users/@me HTTP/1.1", f"GET {server.world.origin}/attachments/1/2/a HTTP/1.1",
+        ]  # fmt: skip
+        assert all("Proxy-Authorization: Basic bWU6cGFzcw==" in lines for lines in asked)
+        assert [any(line.startswith("Authorization:") for line in lines) for lines in asked] == [True, False]
+        assert server.log == []
+
+    async def test_an_answer_in_the_middle_of_which_it_ends_is_no_answer(self, server: Server, out: Outgoing) -> None:
+        server.fail("GET /users/@me", Cut())
+        with pytest.raises(Unreachable):
+            await out.api.call("GET", "/users/@me")
+        server.fail("GET /users/@me", Slow(0.1))
+        assert (await out.api.call("GET", "/users/@me"))["id"] == str(server.bot.id)
+        with pytest.raises(Refusal):
+            await out.api.call("GET", "/nowhere")

@@ -1,0 +1,92 @@
+"""No secret of the Discord channel in any log or error, whatever fails."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bubbot.channel import Attachment, CommandInfo, File, Part
+from bubbot.errors import BubbotError
+from channels.discord_errors import Refusal, Unreachable
+from channels.discord_files import fetch
+from channels.discord_slash import commands, sync_commands
+from tests.discord_sending import FAST, Outgoing, outgoing
+from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
+from tests.discordapi.server import Server
+
+INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
+SHORT = replace(FAST, call=0.1, upload=0.1, download=0.1, callback=0.1, answer_first=0.01)
+TOLD = "a-private-sentence"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server(limits=None) as made:
+        yield made
+
+
+async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
+    """Does whatever there is to do, and returns what went wrong."""
+    ann = server.user("Ann")
+    room = server.guild("Home", ann).text("general")
+    server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+    one = server.slash(room, ann, "note", {"text": "x"})
+    here = str(room.id)
+    out.interactions.remember(one.payload)
+    file = Attachment(f'{{"url":"{server.world.origin}/attachments/1/2/a","channel":"{here}","message":"1","id":"2"}}')
+    errors: list[BaseException] = []
+
+    async def attempt(work: Any) -> None:
+        try:
+            await work
+        except (BubbotError, Refusal, Unreachable) as error:
+            errors.append(error)
+
+    await attempt(out.sending.send(Part(here, TOLD, reply_to=str(one.id), key="k")))
+    await attempt(out.sending.send(Part(here, TOLD, key="l")))
+    await attempt(out.sending.send(Part(here, "", file=File("a.txt", text=TOLD))))
+    await attempt(out.sending.edit("1", Part(here, TOLD)))
+    await attempt(out.sending.typing(here, ""))
+    await attempt(out.sending.find(Part(here, TOLD), "2026-01-01T00:00:00+00:00"))
+    await attempt(fetch(out.api, file, 100))
+    await attempt(sync_commands(out.api, str(server.bot.application_id), INFOS))
+    await attempt(out.interactions.defer(one.payload))
+    await attempt(out.sending.dismiss(here, "", str(one.id)))
+    await attempt(out.api.call("GET", "/users/@me"))
+    errors.append(RuntimeError(repr((out.interactions, out.api, one.payload["id"]))))
+    return errors
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Drop(), Cut(), Wedge(), TooMany(0.01), TooMany(60), TooMany(1, banned=True), Html(200, "{token}"),
+        Html(404, "<p>{token}"), Html(502, "{token}"), Html(429, "{token}"), Refuse(400, "Bad: {token}", 50035),
+        Refuse(401, "Unauthorized {token}"), Refuse(403, "{token}", 50013), Refuse(404, "{token}", 10003), Refuse(503, "{token}"),
+        None,
+    ],
+)  # fmt: skip
+async def test_whatever_fails(server: Server, caplog: pytest.LogCaptureFixture, fault: Any) -> None:
+    for name in (None, "discord", "discord.http", "aiohttp", "asyncio"):
+        caplog.set_level(logging.DEBUG, name)
+    token = server.bot.token
+    if isinstance(fault, Html):
+        fault = replace(fault, page=fault.page.replace("{token}", token))
+    elif isinstance(fault, Refuse):
+        fault = replace(fault, message=fault.message.replace("{token}", token))
+    if fault is not None:
+        server.fail("*", fault, times=1_000)
+    async with outgoing(server, SHORT) as out:
+        errors = await _everything(server, out)
+    web = next(iter(server._desk.open))
+    shown = "".join("".join(traceback.format_exception(error)) for error in errors)
+    for text in (shown, caplog.text):
+        assert token not in text
+        assert web not in text
+    assert TOLD not in caplog.text
+    assert fault is None or len(errors) > 1

@@ -1,0 +1,45 @@
+"""What tests of sending to Discord share: an API that is quick to give up, and the parts it sends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from channels.discord_api import Api, Timing
+from channels.discord_interactions import Interactions
+from channels.discord_send import Sending
+from channels.discord_settings import read_settings
+from tests.discordapi.server import Server
+
+FAST = Timing(call=2.0, upload=2.0, download=2.0, longest_wait=0.3, refused=0.2, answer_first=0.1, callback=1.0)
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """The sending half of a channel, with the files it can send by their digests."""
+
+    server: Server
+    api: Api
+    sending: Sending
+    interactions: Interactions
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def outgoing(server: Server, timing: Timing = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
+    """All of it, closed at the end."""
+    table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
+    checked = read_settings("discord", table)
+    api = Api(checked, timing)
+    interactions = Interactions(api, timing)
+    blobs: dict[str, bytes] = {}
+
+    async def blob(digest: str) -> bytes:
+        return blobs[digest]
+
+    try:
+        yield Outgoing(server, api, Sending(api, checked, blob, interactions), interactions, blobs)
+    finally:
+        await api.aclose()

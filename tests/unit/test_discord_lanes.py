@@ -1,0 +1,214 @@
+"""Lanes, positions and paces of the Discord channel, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from discord.http import HTTPClient
+
+from bubbot.channel import ChannelOptions, Known
+from channels.discord_client import SESSIONS_AN_HOUR, Gateway, _Session, intents, refusal
+from channels.discord_lanes import Lanes
+from channels.discord_missed import Missed, seconds_of, snowflake
+from channels.discord_patience import Pace
+from channels.discord_places import Places
+from channels.discord_settings import DiscordSettings, read_settings
+
+SETTINGS = {"token": "aaaaaaaa.bbbbbb.cccccccccccc"}
+
+
+class Taken:
+    """What lanes took and filled, in order; `go` lets a lane's first item through."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, Any]] = []
+        self.go: dict[str, asyncio.Event] = {}
+
+    async def take(self, lane: str, item: Any) -> None:
+        if lane in self.go:
+            await self.go[lane].wait()
+        if item == "bad":
+            raise OSError("the disk is full")
+        self.done.append((lane, item))
+
+    async def fill(self, lane: str) -> None:
+        await asyncio.sleep(0)
+        self.done.append((lane, "filled"))
+
+    async def until_idle(self, lanes: Lanes[Any]) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not lanes.busy
+
+
+async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
+    taken = Taken()
+    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=10)
+    lanes.gap("a")
+    for number in range(3):
+        lanes.put("a", number)
+    await taken.until_idle(lanes)
+    assert taken.done == [("a", "filled"), ("a", 0), ("a", 1), ("a", 2)]
+    lanes.put("a", 3)
+    await taken.until_idle(lanes)
+    assert taken.done[-1] == ("a", 3)
+    await lanes.close()
+
+
+async def test_a_lane_that_waits_holds_no_other_up() -> None:
+    taken = Taken()
+    taken.go["a"] = asyncio.Event()
+    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=10)
+    lanes.put("a", 1)
+    lanes.put("b", 2)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert taken.done == [("b", 2)]
+    taken.go["a"].set()
+    await taken.until_idle(lanes)
+    assert taken.done == [("b", 2), ("a", 1)]
+    await lanes.close()
+
+
+async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
+    taken = Taken()
+    taken.go["a"] = asyncio.Event()
+    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=3)
+    lanes.put("a", 0)
+    await asyncio.sleep(0)
+    for number in range(1, 6):
+        lanes.put("a", number)
+    taken.go["a"].set()
+    await taken.until_idle(lanes)
+    assert taken.done == [("a", 0), ("a", "filled"), ("a", 5)]
+    await lanes.close()
+
+
+async def test_what_fails_is_told_once_and_the_end_waits_for_nothing() -> None:
+    taken = Taken()
+    taken.go["b"] = asyncio.Event()
+    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=3)
+    for lane, item in (("a", "bad"), ("a", 1), ("b", 2), ("c", "bad")):
+        lanes.put(lane, item)
+    with pytest.raises(OSError, match="the disk is full"):
+        await lanes.failed
+    await lanes.close()
+    assert taken.done == []
+
+
+def test_a_snowflake_has_its_time_in_it() -> None:
+    assert snowflake(1_420_070_400.0) == 0
+    assert snowflake(0.0) == 0
+    assert snowflake(1_462_015_105.796) >> 22 == 41_944_705_796
+    assert seconds_of("2015-01-01T00:00:00+00:00") == 1_420_070_400.0
+    assert seconds_of("yesterday") is None
+
+
+async def _never(*given: Any, **named: Any) -> Any:
+    raise AssertionError("asked")
+
+
+def missed(known: Known, now: str = "2026-11-22T10:00:00+00:00") -> Missed:
+    options = ChannelOptions("dc", Path(), lambda: now, lambda: "id")
+    places = Places(_never)  # type: ignore[arg-type]
+    return Missed(options, known, places, _never, Pace())  # type: ignore[arg-type]
+
+
+def at(time: str) -> int:
+    seconds = seconds_of(time)
+    assert seconds is not None
+    return snowflake(seconds)
+
+
+def guild(**last: str | None) -> dict[str, Any]:
+    channels = [{"id": number[1:], "type": 0, "last_message_id": newest} for number, newest in last.items()]
+    return {"id": "5", "joined_at": "2020-01-01T00:00:00+00:00", "channels": channels}
+
+
+def test_a_chat_has_a_gap_where_it_has_something_newer_than_what_is_durable() -> None:
+    heard = at("2026-11-22T09:00:00+00:00")
+    old, new = str(at("2026-11-22T08:49:59+00:00")), str(at("2026-11-22T08:50:01+00:00"))
+    one = missed(Known({("50", ""): str(heard), ("40", "51"): str(heard)}, "2026-11-22T09:00:00+00:00"))
+    one.begin()
+    found = guild(c50=str(heard), c51=str(heard + 1), c52=old, c53=new, c54=None)
+    assert list(one.in_guild(found)) == ["51", "53"]
+    one.took("51", str(heard + 1))
+    one.took("53", new)
+    one.begin()
+    assert list(one.in_guild(found)) == []
+
+
+def test_a_new_bot_has_no_gaps() -> None:
+    one = missed(Known())
+    one.begin()
+    assert list(one.in_guild(guild(c50=str(at("2026-11-22T09:59:59+00:00"))))) == []
+    assert not one.is_first("60")
+
+
+def test_the_first_that_happens_in_a_chat_nobody_looked_at_is_noticed_once() -> None:
+    one = missed(Known({}, "2026-11-22T09:00:00+00:00"))
+    one.begin()
+    assert one.is_first("60")
+    assert not one.is_first("60")
+    one.new("61")
+    assert not one.is_first("61")
+    one.begin()
+    assert one.is_first("60")
+
+
+async def _gateway(pace: Pace) -> Gateway:
+    http = HTTPClient(asyncio.get_running_loop())
+    return Gateway(http, settings(), pace, hear=lambda *_: None, now=lambda: "now")
+
+
+def settings(**more: Any) -> DiscordSettings:
+    return read_settings("dc", {**SETTINGS, **more})
+
+
+async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:
+    now = [0.0]
+    gateway = await _gateway(Pace(monotonic=lambda: now[0], chance=lambda: 1.0))
+    fresh, lasting = _Session(), _Session("id", 3)
+    assert gateway._before(fresh, 0) == 5.0
+    for _ in range(SESSIONS_AN_HOUR):
+        await gateway.before_identify_hook(None)
+    assert gateway._before(fresh, 0) == 180.0
+    assert gateway._before(lasting, 0) == 1.0
+    now[0] = 3601.0
+    assert gateway._before(fresh, 0) == 5.0
+
+
+async def test_waits_grow_and_have_an_end() -> None:
+    pace = Pace(chance=lambda: 1.0)
+    assert [pace.wait(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (4004, "token"),
+        (4014, "Message Content Intent"),
+        (4013, "intents"),
+        (4010, "too many servers"),
+        (4012, "update"),
+    ],
+)
+def test_what_only_people_can_mend_is_named(code: int, says: str) -> None:
+    found = refusal(settings(), code)
+    assert found is not None
+    assert says in str(found)
+    assert str(found).startswith("[channels.dc]")
+
+
+@pytest.mark.parametrize("code", [None, 1000, 1006, 4000, 4007, 4008, 4009])
+def test_everything_else_is_tried_again(code: int | None) -> None:
+    assert refusal(settings(), code) is None
+
+
+def test_little_is_asked_of_discord() -> None:
+    asked = {name for name, on in intents(settings(content="mentions")) if on}
+    assert asked == {"guilds", "guild_messages", "dm_messages", "guild_reactions", "dm_reactions"}
+    assert {name for name, on in intents(settings()) if on} - asked == {"message_content"}
