@@ -59,6 +59,6 @@ async def answered(server: Server, room: Room, *wanted: str, seconds: float = 20
 
 
 def named(home: Path, tape: str, name: str) -> list[dict[str, Any]]:
-    """The data of the events of a name on a tape."""
+    """The data of the events, and the states of the anchors, of a name on a tape."""
     payloads: list[Any] = [entry["payload"] for entry in entries(home, tape)]
-    return [one["data"] for one in payloads if one.get("name") == name]
+    return [one.get("data") or one.get("state") for one in payloads if one.get("name") == name]

@@ -28,7 +28,7 @@ SHOWN = 110
 SCRIPT = {
     "rules": [
         {"when": "program", "steps": [{"text": f"Here it is:\n\n{CODE}\n\nRun it with **Python**."}]},
-        {"when": "count slowly", "steps": [{"text": COUNTED, "pace": 0.25}]},
+        {"when": "count slowly", "steps": [{"text": COUNTED, "pace": 0.4}]},
         {"when": "call everybody", "steps": [{"text": "@everyone, come!"}]},
     ],
     "default": [{"text": "You said: {text}"}],
