@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.botapi.faults import Html as PollFails
 from tests.botapi.server import Server as BotApi
-from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany
+from tests.discordapi.faults import Cut, Drop, Fault, Html, TooMany
 from tests.discordapi.server import Server
 from tests.discordapi.world import User
 from tests.e2e.daemon import configure, running, started
@@ -73,30 +74,36 @@ def _invalidate(server: Server) -> None:
     server.gateway.invalidate(resumable=False)
 
 
-@pytest.mark.parametrize("breaks", [_drop, _reconnect, _invalidate])
-async def test_a_reconnect_in_mid_answer_loses_and_doubles_nothing(
-    server: Server, ada: User, home: Path, breaks: Callable[[Server], None]
-) -> None:
-    configured(home, server, owners=[ada.id], edit_interval=0.3, debounce=0)
-    async with connected(home, server, target=BOT):
-        room = server.dm(ada)
-        room.say(ada, "count slowly")
-        await server.until(lambda: server.calls(EDIT))
-        breaks(server)
-        room.say(ada, "meanwhile")
-        await answered(server, room, COUNTED, "You said: meanwhile")
-        await server.until(lambda: server.gateway.connected, 10)
-        room.say(ada, "and after")
-        await answered(server, room, COUNTED, "You said: meanwhile", "You said: and after")
-        await OnDiscord(server).quiet()
-        assert len(texts(server, room)) == 3
-    resumed = sum(one.get("op") == 6 for one in server.gateway.received)
-    assert (resumed > 0, server.gateway.identified) == ((False, 2) if breaks is _invalidate else (True, 1))
+async def reconnected(home: Path, breaks: Callable[[Server], None]) -> tuple[list[str], bool, int]:
+    """What stands in a chat after a connection broke in mid-answer, whether it was resumed, and how many sessions."""
+    async with Server(limits=None) as server:
+        ada = server.user("Ada")
+        configured(home, server, owners=[ada.id], edit_interval=0.3, debounce=0)
+        async with connected(home, server, target=BOT):
+            room = server.dm(ada)
+            room.say(ada, "count slowly")
+            await server.until(lambda: server.calls(EDIT))
+            breaks(server)
+            room.say(ada, "meanwhile")
+            await answered(server, room, COUNTED, "You said: meanwhile")
+            await server.until(lambda: server.gateway.connected, 10)
+            room.say(ada, "and after")
+            await answered(server, room, "You said: and after")
+            await OnDiscord(server).quiet()
+            resumed = any(one.get("op") == 6 for one in server.gateway.received)
+            return texts(server, room), resumed, server.gateway.identified
+
+
+async def test_a_reconnect_in_mid_answer_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    breaks = (_drop, _reconnect, _invalidate)
+    found = await asyncio.gather(*(reconnected(tmp_path / str(place), one) for place, one in enumerate(breaks)))
+    wanted = [COUNTED, "You said: meanwhile", "You said: and after"]
+    assert found == [(wanted, True, 1), (wanted, True, 1), (wanted, False, 2)]
 
 
 async def test_failures_of_sending_lose_and_double_nothing(server: Server, ada: User, home: Path) -> None:
     configured(home, server, owners=[ada.id], debounce=0)
-    faults = (Html(503), TooMany(0.3), Drop("after"), Refuse(500), Cut(), TooMany(0.2, scope="global"))
+    faults: tuple[Fault, ...] = (Html(503), TooMany(0.3), Drop("after"), Cut(), TooMany(0.2, scope="global"))
     for place, fault in enumerate(faults):
         server.fail(POST, fault, skip=place)
     async with connected(home, server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany
+from tests.discordapi.faults import Cut, Drop, Fault, Html, Refuse, TooMany
 from tests.discordapi.server import Server
 from tests.e2e.bot import run
 from tests.e2e.hurried import BOT
@@ -35,7 +35,13 @@ async def test_a_run_with_every_kind_of_failure_shows_no_token(tmp_path: Path) -
         with (home / "config.toml").open("a") as config:
             config.write('[log]\nlevel = "debug"\n')
         for route in ROUTES:
-            faults = (Html(502), Drop("before"), Cut(), Refuse(400, f"{token} is odd", 50035), TooMany(0.1))
+            faults: tuple[Fault, ...] = (
+                Html(502),
+                Drop("before"),
+                Cut(),
+                Refuse(400, f"{token} is odd", 50035),
+                TooMany(0.1),
+            )
             for place, fault in enumerate(faults[2:] if route == POST else faults):
                 server.fail(route, fault, skip=place)
         server.fail("gateway", Html(502))

@@ -86,7 +86,7 @@ class TestCommands:
             assert texts(server, room) == [context.text, COUNTED]  # the notice came before the answer
             assert len(context.saw) == 2
 
-    async def test_an_answer_after_the_time_for_it_is_a_message(self, ada: User, home: Path) -> None:
+    async def test_an_answer_after_the_time_for_it_is_a_message(self, home: Path) -> None:
         async with Server(limits=None, token_life=1.5) as server:
             ada = server.user("Ada")
             configured(home, server, owners=[ada.id], edit_interval=0)
@@ -101,16 +101,15 @@ class TestCommands:
                 assert next(one for one in texts(server, room) if one) == COUNTED
                 assert len([one for one in texts(server, room) if one]) == 2
 
-    async def test_a_strangers_command_gets_a_code_directly_and_nothing_on_a_server(
-        self, server: Server, ada: User, home: Path
-    ) -> None:
-        configured(home, server, owners=[ada.id])
-        bob = server.user("Bob")
-        room = server.guild("Club", ada, [bob]).text("general")
-        async with connected(home, server):
-            await server.until(lambda: server.bot.commands)
-            there, here = server.slash(room, bob, "status"), server.slash(server.dm(bob), bob, "status")
-            await server.until(lambda: here.text)
-            assert "approve" in (here.text or "")
-            await server.until(lambda: there.state == "failed")
-            assert texts(server, room) == []
+    async def test_a_strangers_command_gets_a_code_directly_and_nothing_on_a_server(self, home: Path) -> None:
+        async with Server(limits=None, answer_within=1.0) as server:
+            ada, bob = server.user("Ada"), server.user("Bob")
+            configured(home, server, owners=[ada.id])
+            room = server.guild("Club", ada, [bob]).text("general")
+            async with connected(home, server):
+                await server.until(lambda: server.bot.commands)
+                there, here = server.slash(room, bob, "status"), server.slash(server.dm(bob), bob, "status")
+                await server.until(lambda: here.text)
+                assert "approve" in (here.text or "")
+                await server.until(lambda: there.state == "failed")
+                assert texts(server, room) == []
