@@ -5,7 +5,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install test test-all proof check lock clean
+.PHONY: chat install test test-all proof check soak lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -20,6 +20,9 @@ proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examp
 
 check: $(VENV)/.dev  ## style, types and layers only
 	@$(VENV)/bin/python -m pytest tests/quality
+
+soak: $(VENV)/.dev  ## the daemon under load, measured: some minutes; SOAK="--help" tells what it takes
+	@$(VENV)/bin/python -m benchmarks.soak $(SOAK)
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \

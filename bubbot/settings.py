@@ -35,6 +35,7 @@ from bubbot.settings_values import (
     Name,
     Number,
     OptionalPath,
+    OptionalWhole,
     Whole,
     Zone,
     wanted,
@@ -60,6 +61,9 @@ class BotSettings(Section):
         default="UTC", description="The IANA name of the time zone in which the bot reads and writes times."
     )
     language: Language = Field(default="en", description="The language of the bot's own sentences, where translated.")
+    turns_at_once: OptionalWhole = Field(
+        default=None, ge=1, le=1000, description="Sessions answered at once; where not set, 64, or 8 for `local`."
+    )
 
     def read_persona(self) -> str:
         """The persona: the text of `persona_file` where that is set, else `persona`.

@@ -53,12 +53,10 @@ from bubbot.turn import Turn, TurnResult
 from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
 from bubbot.wiring_lines import Given, Maker
-from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names
+from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
 
 log = logging.getLogger(__name__)
 
-CONCURRENT_TURNS = 8
-"""Turns of different sessions at once."""
 STDIN = "stdin"
 
 
@@ -255,7 +253,7 @@ def _assembled(
         new_id=new_id,
         zone=ZoneInfo(settings.bot.timezone),
         retention_days=settings.memory.retention_days,
-        limit=asyncio.Semaphore(CONCURRENT_TURNS),
+        limit=asyncio.Semaphore(turns_at_once(settings)),
         deliver=deliver,
         show=show,
         texts=texts,

@@ -17,6 +17,11 @@ from bubbot.texts import Texts
 
 LITELLM = "litellm"
 """The model plugin for every `provider/model` that is no plugin itself."""
+TURNS_AT_ONCE = 64
+"""Turns of different sessions at once: each mostly waits for a provider, and holds little but its chat's window."""
+LOCAL_TURNS_AT_ONCE = 8
+"""The same where a model on this machine answers one after another: who waits longer for it than a model call may take
+would get a failure in place of an answer."""
 
 
 def model_names() -> list[str]:
@@ -47,6 +52,12 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
     )
     return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
+
+
+def turns_at_once(settings: Settings) -> int:
+    """How many turns of different sessions run at once: as set, else what suits the configured model."""
+    here = settings.model.name.partition("/")[0] in ("", "local")
+    return settings.bot.turns_at_once or (LOCAL_TURNS_AT_ONCE if here else TURNS_AT_ONCE)
 
 
 def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:

@@ -87,7 +87,7 @@ async def _ask_the_bot(address: str, made: Setup, session: str, text: str, *, as
         else:
             _print(line)
 
-    channel = adapter(made, session, {"write": write}, {}, files)
+    channel = adapter(made, session, {"write": write}, files)
 
     def show(result: JsonObject) -> None:
         said = str(result["text"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, Stop
+from bubbot.channel import Channel, ChannelOptions, CommandInfo, Stop, no_commands
 from bubbot.cli.setup import Setup
 from bubbot.control.chat import ChatEnd, SentFiles
 from bubbot.control.client import connected, until_gone
@@ -29,7 +29,7 @@ async def chat_with_the_bot(address: str, made: Setup, session: str, ended: list
         watching = group.create_task(until_gone(peer))
         # In a pipe standard output carries answers and nothing else.
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
-        channel = adapter(made, session, {"commands": lambda: end.commands}, given, end.files)
+        channel = adapter(made, session, given, end.files, lambda: end.commands)
         if notice := await end.opened(peer, channel):
             print(notice, file=aside, flush=True)
         if waiting := await end.owed():
@@ -46,12 +46,21 @@ async def chat_with_the_bot(address: str, made: Setup, session: str, ended: list
         watching.cancel()
 
 
-def adapter(made: Setup, session: str, basis: Mapping[str, Any], given: Mapping[str, Any], files: SentFiles) -> Channel:
+def adapter(
+    made: Setup,
+    session: str,
+    given: Mapping[str, Any],
+    files: SentFiles,
+    commands: Callable[[], Sequence[CommandInfo]] = no_commands,
+) -> Channel:
     """The adapter that this terminal or pipe wants, as the wiring makes it: `given` goes before the configured keys."""
     name, _, chat = session.partition(":")
-    table = {**basis, **made.settings.channels.get(name, {}), "chat": chat, **given}
-    options = ChannelOptions(name, made.home.path, lambda: timestamp(now()), new_id, table, files.blob)
-    channel: Channel = plugins.load("bubbot.channels", str(table.get("kind", name)))(options)
+    table = {**made.settings.channels.get(name, {}), "chat": chat, **given}
+    kind = str(table.pop("kind", name))
+    options = ChannelOptions(
+        name, made.home.path, lambda: timestamp(now()), new_id, table, files.blob, commands=commands
+    )
+    channel: Channel = plugins.load("bubbot.channels", kind)(options)
     return channel
 
 

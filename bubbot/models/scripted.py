@@ -55,10 +55,16 @@ _DEFAULT = [{"text": "You said: {text}"}]
 
 
 class ScriptedModel:
-    """See `Model`. `requests` are those it was asked, oldest first, for tests to look at."""
+    """See `Model`. `requests` are those it was asked, oldest first, for tests to look at; none where it does not `keep`
+    them: a daemon would grow by each."""
 
     def __init__(
-        self, script: Mapping[str, Any] | None = None, *, name: str = "scripted", traits: ModelTraits | None = None
+        self,
+        script: Mapping[str, Any] | None = None,
+        *,
+        name: str = "scripted",
+        traits: ModelTraits | None = None,
+        keep: bool = True,
     ) -> None:
         script = script or {}
         rules = script.get("rules", ())
@@ -67,6 +73,8 @@ class ScriptedModel:
         self._name = name
         self._traits = traits or ModelTraits()
         self.requests: list[ModelRequest] = []
+        self._keep = keep
+        self._asked = 0
 
     @property
     def name(self) -> str:
@@ -80,7 +88,10 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
-        self.requests.append(request)
+        self._asked += 1
+        number = self._asked
+        if self._keep:
+            self.requests.append(request)
         asked, said = _asked(request)
         steps = next((steps for when, steps in self._rules if when.search(asked)), self._default)
         step = steps[min(said, len(steps) - 1)]
@@ -94,7 +105,7 @@ class ScriptedModel:
                 await asyncio.sleep(step["pace"])
             yield TextDelta(word)
         calls = tuple(
-            ToolCall(call.get("id", f"call_{len(self.requests)}_{place}"), call["name"], _arguments(call))
+            ToolCall(call.get("id", f"call_{number}_{place}"), call["name"], _arguments(call))
             for place, call in enumerate(step.get("calls", ()))
         )
         finish = step.get("finish", "tool_calls" if calls else "stop")
@@ -145,11 +156,11 @@ def create(options: ModelOptions) -> ScriptedModel:
     """The factory of the entry point; the setting `script` names the file. Raises `ConfigError`."""
     path = options.settings.get("script")
     if not path:
-        return ScriptedModel(name=options.name)
+        return ScriptedModel(name=options.name, keep=False)
     try:
         script = json.loads(Path(str(path)).read_text(encoding="utf-8"))
         if not isinstance(script, dict):
             raise TypeError("it has to hold one JSON object")
-        return ScriptedModel(script, name=options.name)
+        return ScriptedModel(script, name=options.name, keep=False)
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         raise ConfigError(f"[model] script {path} cannot be used: {error}; see docs/reference/config.md") from error

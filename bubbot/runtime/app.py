@@ -16,6 +16,8 @@ from bubbot.turn import Accepted, Changed, TurnResult
 
 KEPT_IDLE = 256
 """Sessions that are remembered at most while nothing happens in them; what is forgotten is read again."""
+KEPT_ENTRIES = 50_000
+"""Entries of their windows that are kept with them at most, about 80 MB; a session at work keeps its own."""
 
 
 class AppRuntime:
@@ -134,6 +136,13 @@ class AppRuntime:
         """A session has nothing to do any more: those that have been idle longest are forgotten."""
         if self._tasks.get(session_id) is ended:
             del self._tasks[session_id]
-        for one in list(self._sessions)[: max(0, len(self._sessions) - KEPT_IDLE)]:
+        surplus, entries = len(self._sessions) - KEPT_IDLE, self._kept() - KEPT_ENTRIES
+        for one in list(self._sessions):
+            if surplus <= 0 and entries <= 0:
+                return
             if one not in self._tasks and self._sessions[one].idle:
-                del self._sessions[one]
+                entries -= self._sessions.pop(one).kept
+                surplus -= 1
+
+    def _kept(self) -> int:
+        return sum(session.kept for session in self._sessions.values())

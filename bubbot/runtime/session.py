@@ -81,6 +81,11 @@ class SessionRuntime:
         """Whether nothing is lost when the session is forgotten: all there is to know of it is on its tape."""
         return not (self._line or self._batch or self._applying or self._held)
 
+    @property
+    def kept(self) -> int:
+        """Entries of its tape that are kept in memory."""
+        return self._tape.kept
+
     def stop(self) -> bool:
         """Stops the turn under way, if there is one; what it did stays a fact. One that is just being opened is
         stopped as soon as it is open, and waits for no files."""

@@ -65,6 +65,11 @@ class TapeService(TapeHandle):
         """What each query finds, all from one state of the database."""
         return await self._store.fetch(queries)
 
+    @property
+    def kept(self) -> int:
+        """Entries of the window that are kept in memory."""
+        return len(self._live.entries) if self._live else 0
+
     def forget_window(self) -> None:
         """Reads the window anew for the next fork: somebody else has written to the tape."""
         self._live = None

@@ -62,8 +62,11 @@ def test_a_window_made_narrower_and_wider_in_mid_answer_keeps_no_row_of_the_unfi
         window.expect("Leave the terminal chat" if full else "You said: typed before")
         window.say(story)
         for at, columns in ((20, 43), (24, 31), (28, 97), (32, 50)) if full else ((45, 43), (52, 80)):
-            window.until(lambda rows, at=at: reached(rows, words) >= at, words[at])  # type: ignore[misc]
+            rows = window.until(lambda rows, at=at: reached(rows, words) >= at, words[at])  # type: ignore[misc]
             window.resize(columns)
+            # It was drawn anew before the next change: two changes in one moment are another matter.
+            seen = reached(rows, words)
+            window.until(lambda rows, seen=seen: reached(rows, words) > seen, f"a word after {seen}")  # type: ignore[misc]
         window.expect(words[-1])
         window.until(lambda rows: not any("Ctrl-C stops" in row for row in rows), "the end of the turn")
         assert window.cursor() == "1"

@@ -130,6 +130,23 @@ class TestForgetting:
             ]  # fmt: skip
 
     @virtual
+    async def test_idle_sessions_keep_only_so_many_entries_of_their_windows(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runtime, "KEPT_ENTRIES", 40)
+        async with running(InMemoryStore(), Played(says("ok")), Options(rules=rules())) as bench:
+            for number in range(20):
+                for text in ("hello", "and again"):
+                    await bench.say(text, chat=str(number))
+                    await asyncio.sleep(1)
+                assert sum(one.kept for one in bench.app._sessions.values()) <= 40
+            kept = list(bench.app._sessions)
+            assert 1 < len(kept) < 20
+            assert kept[-1] == "test:19", "the newest are kept"
+            assert (await bench.say("again", chat="0")).status == "answered"
+            assert "hello" in str(bench.requests[-1].messages)
+
+    @virtual
     async def test_a_session_in_use_is_never_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runtime, "KEPT_IDLE", 0)
         model = Played({"text": "slow", "delay": 5})

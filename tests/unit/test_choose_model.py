@@ -10,8 +10,8 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
-from bubbot.settings import ModelSettings, Settings, load
-from bubbot.wiring_models import choose_model
+from bubbot.settings import BotSettings, ModelSettings, Settings, load
+from bubbot.wiring_models import choose_model, turns_at_once
 
 
 def chosen(name: str, **settings: object) -> object:
@@ -64,3 +64,9 @@ def test_a_provider_that_nobody_knows_is_refused_at_once(name: str) -> None:
 def test_a_fallback_that_nobody_knows_is_refused_at_the_start(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^\[model\] fallback is '{name}'"):
         chosen("openai/gpt-4o", fallback=["anthropic/x", name])
+
+
+@pytest.mark.parametrize(("name", "turns"), [("openai/gpt-4o", 64), ("scripted", 64), ("local", 8), ("", 8)])
+def test_so_many_turns_run_at_once_as_suits_the_model(name: str, turns: int) -> None:
+    assert turns_at_once(Settings(model=ModelSettings(name=name))) == turns
+    assert turns_at_once(Settings(bot=BotSettings(turns_at_once=3), model=ModelSettings(name=name))) == 3

@@ -96,6 +96,11 @@ class TestTheScriptFile:
         model = self.make(tmp_path / "script.json", json.dumps(script))
         assert (await reply(model, ("user", "tea"))).text == "é"
 
+    async def test_a_bot_does_not_keep_the_requests(self, tmp_path: Path) -> None:
+        model = create(ModelOptions("scripted", tmp_path))
+        await reply(model, ("user", "x"))
+        assert model.requests == []
+
     async def test_none_is_needed(self, tmp_path: Path) -> None:
         assert (await reply(create(ModelOptions("scripted", tmp_path)), ("user", "x"))).text == "You said: x"
 
