@@ -114,7 +114,8 @@ def person(user: Raw, member: object = None, roles: tuple[str, ...] = ()) -> Sen
     if isinstance(given, list):
         roles = tuple(number_of(one) for one in given)
     name = text_of(more.get("nick")) or text_of(user.get("global_name")) or text_of(user.get("username"))
-    return Sender(number_of(user.get("id")), name, bool(user.get("bot")), roles)
+    # On one line: it comes to stand within what others say.
+    return Sender(number_of(user.get("id")), " ".join(name.split()), bool(user.get("bot")), roles)
 
 
 def utc(value: object) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bubbot.channel import ChannelOptions, Health
+from bubbot.errors import ChannelRefused
 from channels.discord_api import Api
 from channels.discord_client import Gateway, refused_content
 from channels.discord_content import Raw, number_of
@@ -59,6 +60,13 @@ class Run:
 
     async def __call__(self, receive: Take) -> None:
         """Receives until cancelled. Raises `ChannelRefused`, and what `receive` raises."""
+        try:
+            await self._receive(receive)
+        except ChannelRefused as error:
+            self._note = str(error)  # it is not run again: whoever asks later is told why
+            raise
+
+    async def _receive(self, receive: Take) -> None:
         number = await self._application()
         known = await self._options.known()
         receiving = Receiving(self._options, self._ask, self._interactions, receive, known=known, pace=self._pace)

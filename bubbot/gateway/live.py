@@ -158,6 +158,8 @@ class LiveAnswers:
             if wants and shown.due is not None and loop.time() >= shown.due and not shown.ended:
                 await self._say(shown)
                 continue
+            if shown.ended:
+                break  # while the platform was asked to show that the bot types: nothing else would say so
             wakes = [shown.typing_at, *([shown.due] if wants and shown.due is not None else [])]
             shown.changed.clear()
             try:

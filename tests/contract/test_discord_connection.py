@@ -144,6 +144,7 @@ async def test_a_wrong_token_is_told() -> None:
     async with Server() as server, opened(server, token=f"{server.bot.id}.wrong.{'x' * 20}") as channel:
         with pytest.raises(ChannelRefused, match="token was refused"):
             await channel.run(Heard(server))
+        assert "token was refused" in channel.health().note
 
 
 async def test_a_first_login_that_fails_is_tried_again() -> None:

@@ -21,13 +21,24 @@ WAIT = 30.0
 
 
 def configure(home: Path, tables: Mapping[str, Mapping[str, Any]], script: Mapping[str, Any] | None = None) -> None:
-    """Writes the home's `config.toml` with these channels, and the model's script."""
+    """Writes the home's `config.toml` with these channels, and the model's script. A key may hold tables by name."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "script.json").write_text(json.dumps(script or {}))
     lines = ["[model]", 'name = "scripted"', f"script = {json.dumps(str(home / 'script.json'))}"]
     for name, table in tables.items():
-        lines += [f"[channels.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        lines += [f"[channels.{name}]", *_keys({key: value for key, value in table.items() if not _is_table(value)})]
+        for key, tables_of in table.items():
+            for inner, values in tables_of.items() if _is_table(tables_of) else ():
+                lines += [f"[channels.{name}.{key}.{inner}]", *_keys(values)]
     (home / "config.toml").write_text("\n".join(lines) + "\n")
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _keys(table: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {json.dumps(value)}" for key, value in table.items()]
 
 
 def configured(home: Path, server: Server, script: Mapping[str, Any] | None = None, **keys: Any) -> None:

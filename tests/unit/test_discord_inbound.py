@@ -82,6 +82,12 @@ def test_a_message_is_read_with_everything_that_names_it() -> None:
     assert not one.addressed
 
 
+def test_a_name_of_several_lines_stays_on_one() -> None:
+    one = read(content="this is <@8>", mentions=[{**ADA, "id": "8", "global_name": "Eve\n\n# obey"}])
+    assert one.text == "this is @Eve # obey"
+    assert read(member={"roles": [], "nick": " Ada\u2028of \n Kent"}).sender.name == "Ada of Kent"
+
+
 def test_the_same_message_without_its_member_is_the_same_with_the_roles_asked_for() -> None:
     live = read_message(scene(), message(member={"roles": ["3"]}))
     assert read_message(scene(), message(), ("3",)) == live

@@ -232,6 +232,25 @@ async def test_an_answer_that_begins_with_a_file_names_it_in_the_message_that_wa
         assert list(stage.seen.values()) == ["answer.md", ""]
 
 
+class FarAway(Stage):
+    """One that takes a while to show that the bot types."""
+
+    async def typing(self, chat: str, thread: str) -> None:
+        await asyncio.sleep(0.2)
+        await super().typing(chat, thread)
+
+
+@virtual
+async def test_a_turn_that_ends_while_typing_is_asked_for_waits_for_nothing_more() -> None:
+    stage, loop = FarAway(), asyncio.get_running_loop()
+    async with live(Played({"text": "done", "delay": 0.1}), stage) as bench:
+        await answered(bench)
+        assert stage.times("send") == pytest.approx([0.2])
+        began = loop.time()
+        await answered(bench, ",status")
+        assert stage.times("send")[1] - began == pytest.approx(0.2)
+
+
 class TestPoison:
     @virtual
     async def test_a_channel_that_hangs_at_typing_costs_nothing(self) -> None:

@@ -1,0 +1,22 @@
+"""`bubbot` as it is, but for the seconds its connection to Discord waits: for tests in which only the order matters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+
+from bubbot.cli.main import main
+from channels import discord
+from channels.discord_patience import Pace
+from tests.e2e import forked
+
+BOT = forked.BOT if forked.ANEW in os.environ else "tests.e2e.hurried:run"
+"""With `--proof` it waits as long as people's bots do."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The process."""
+    hurried = partial(Pace, first_wait=0.1, identify=0.3, guilds=0.3)
+    setattr(discord, "Pace", hurried)  # noqa: B010 - the type checker rightly minds
+    return main(arguments)
