@@ -90,8 +90,8 @@ def told(transcript: str) -> str:
         same = re.sub(r"\(\d{4}-\d\d-\d\d \d\d:\d\d( to [^)]*)? UTC\)", "(yesterday)", same)
         same = re.sub(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\]", "[2026-11-22 10:00]", same)
         same = re.sub(r"one two [a-z ]*…", "one two three …", same)
-        if same.startswith("Bubbot is typing") and not re.search(r"slowly|wait for me", "".join(lines[-1:])):
-            continue  # where an answer takes no time, chance decides whether it is shown
+        if re.fullmatch(r"Bubbot is typing…|Bubbot edited .* one two three …", same):
+            continue  # how often it is shown, and how it grows, is chance
         lines.append(same if len(same) <= SHOWN else f"{same[:SHOWN]}…")
     kept: list[str] = []
     for line in lines:
