@@ -62,7 +62,6 @@ class _Shown:
     part: Part | None = None
     dead: bool = False
     due: float | None = None
-    typing_at: float = 0.0
     ended: bool = False
     silent: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,6 +124,8 @@ class LiveAnswers:
             _, late = await asyncio.wait(ended, timeout=2 * CALLED)
             for task in late:
                 task.cancel()
+            if late:  # what it was about to show must not come after the answer
+                await asyncio.wait(late, timeout=1.0)
 
     def cancel(self) -> None:
         """Shows nothing more of any turn."""
@@ -146,40 +147,45 @@ class LiveAnswers:
             log.warning("a live answer failed", exc_info=True, extra={"action": "live.failed"})
 
     async def _shown(self, shown: _Shown) -> None:
+        typing = self._spawn(self._type(shown))
+        try:
+            await self._grow(shown)
+        finally:
+            typing.cancel()  # no answer waits for a call that says it is on its way
+        if shown.silent:
+            await self._close(shown)
+            await self._dismiss(shown)
+
+    async def _type(self, shown: _Shown) -> None:
+        """Shows that the bot types, until cancelled."""
+        if not isinstance(self._channel, Typing):
+            return
+        wait = TYPING_AFTER
+        while True:
+            await asyncio.sleep(wait)
+            wait = TYPING_EVERY
+            try:
+                await answered(self._channel.typing(self._where(shown.chat), shown.thread), CALLED)
+            except DeliveryFailed as error:
+                wait = max(error.retry_after or 0.0, 5 * TYPING_EVERY)
+                log.debug("typing was not shown: %s", error)
+
+    async def _grow(self, shown: _Shown) -> None:
+        """Lets the message grow with the text until the turn ends."""
         loop = asyncio.get_running_loop()
-        shown.typing_at = loop.time() + TYPING_AFTER
         while not shown.ended:
-            if loop.time() >= shown.typing_at:
-                shown.typing_at = loop.time() + TYPING_EVERY
-                await self._typing(shown)
             wants = self._editing is not None and not shown.dead and shown.now() not in ("", shown.seen)
             if wants and shown.due is None:
                 shown.due = loop.time() + FIRST_AFTER
             if wants and shown.due is not None and loop.time() >= shown.due and not shown.ended:
                 await self._say(shown)
                 continue
-            if shown.ended:
-                break  # while the platform was asked to show that the bot types: nothing else would say so
-            wakes = [shown.typing_at, *([shown.due] if wants and shown.due is not None else [])]
             shown.changed.clear()
             try:
-                async with asyncio.timeout_at(min(wakes)):
+                async with asyncio.timeout_at(shown.due if wants else None):
                     await shown.changed.wait()
             except TimeoutError:
                 continue
-        if shown.silent:
-            await self._close(shown)
-            await self._dismiss(shown)
-
-    async def _typing(self, shown: _Shown) -> None:
-        if not isinstance(self._channel, Typing):
-            shown.typing_at = float("inf")
-            return
-        try:
-            await answered(self._channel.typing(self._where(shown.chat), shown.thread), CALLED)
-        except DeliveryFailed as error:
-            shown.typing_at += max(error.retry_after or 0.0, 4 * TYPING_EVERY)
-            log.debug("typing was not shown: %s", error)
 
     async def _say(self, shown: _Shown) -> None:
         """Begins the message, or changes it; one that an interrupted attempt has begun is gone on with."""
