@@ -31,7 +31,8 @@ async def test_a_run_with_every_kind_of_failure_shows_no_token(tmp_path: Path) -
     async with Server(limits=None) as server:
         ada = server.user("Ada")
         token = server.bot.token
-        configured(home, server, owners=[ada.id], debounce=0, edit_interval=0)
+        slow = {"default": [{"text": "You said: {text}", "delay": 0.4}]}  # so that it is shown to type
+        configured(home, server, slow, owners=[ada.id], debounce=0, edit_interval=0)
         with (home / "config.toml").open("a") as config:
             config.write('[log]\nlevel = "debug"\n')
         for route in ROUTES:

@@ -19,7 +19,8 @@ async def test_a_run_with_every_kind_of_failure_shows_no_token(tmp_path: Path) -
     home = tmp_path / "home"
     async with Server(limits=None, conflict_pause=0.1) as server:
         ada = server.user("Ada")
-        configured(home, server, owners=[ada.id], debounce=0)
+        slow = {"default": [{"text": "You said: {text}", "delay": 0.4}]}  # so that it is shown to type
+        configured(home, server, slow, owners=[ada.id], debounce=0)
         with (home / "config.toml").open("a") as config:
             config.write('[log]\nlevel = "debug"\n')
         for method in ("getUpdates", "sendMessage", "sendChatAction", "getFile", "getMe", "setMyCommands"):
