@@ -26,6 +26,8 @@ BubbotError
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
 ├── AccessError                a code that does not work, or a grant that its giver may not give
+├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
+├── OverTime                   a scheduled turn used up its time
 └── ChannelError               a channel failed; it is run again
     ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
     ├── DeliveryFailed         a part could not be sent; `permanent` when trying again is useless
@@ -41,6 +43,9 @@ dataclass cannot carry the traceback that a context manager sets on it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 
 class BubbotError(Exception):
@@ -221,6 +226,28 @@ class AccessError(BubbotError):
     """A pairing code that does not work, nothing to revoke, or a giver who may not; the text says which."""
 
     kind = "access"
+
+
+class ScheduleRefused(BubbotError):
+    """A schedule that cannot be understood, or may not be made or changed. `sentence` names the text, with `values`,
+    that says so in any language."""
+
+    kind = "schedule"
+
+    def __init__(self, message: str, sentence: str = "", values: Mapping[str, object] = MappingProxyType({})) -> None:
+        super().__init__(message)
+        self.sentence = sentence
+        self.values = values
+
+
+class OverTime(BubbotError):
+    """A scheduled turn used up the `seconds` its job may take."""
+
+    kind = "over_time"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"It took longer than the {seconds:g} seconds it may take.")
+        self.seconds = seconds
 
 
 class ChannelError(BubbotError):
