@@ -266,15 +266,22 @@ class DeliveryFailed(ChannelError):
     """A part could not be sent. `permanent`: the platform refused it and would refuse it again.
 
     `retry_after`: the seconds the platform asks to wait, where it says so. `maybe`: no answer came, so that the part may
-    have arrived all the same.
+    have arrived all the same. `gone`: the chat itself cannot be reached any more.
     """
 
     kind = "delivery_failed"
 
     def __init__(
-        self, message: str, *, permanent: bool = False, retry_after: float | None = None, maybe: bool = False
+        self,
+        message: str,
+        *,
+        permanent: bool = False,
+        retry_after: float | None = None,
+        maybe: bool = False,
+        gone: bool = False,
     ) -> None:
         super().__init__(message)
+        self.gone = gone
         self.permanent = permanent
         self.retry_after = retry_after
         self.maybe = maybe

@@ -45,8 +45,8 @@ def length_words(seconds: int, texts: Texts) -> str:
 
 
 def late_words(late: timedelta, texts: Texts) -> str:
-    """How late something is."""
-    return length_words(int(late.total_seconds()), texts).strip()
+    """How late something is, to the minute."""
+    return length_words(int(late.total_seconds()) // 60 * 60, texts)
 
 
 def _minute(instant: datetime, zone: tzinfo) -> str:

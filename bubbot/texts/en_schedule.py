@@ -107,7 +107,7 @@ _CHANGES: dict[str, Sentence] = {
     "job_no_session": "there is no conversation {session}: write channel:chat, such as telegram:42",
     "job_quiet_form": "I do not understand {given!r} as quiet hours; write 22:00-07:00, or none",
     "job_catch_limit": "all catches up with 1 to {most} firings, and not {number}",
-    "job_number": "{name} is {given!r}, but must be a number of at least 1",
+    "job_number": "{name} is {given!r}, but must be a number from 0 to {most}",
     "job_until_past": "until {given!r} is over already",
     "jobs_none": "Nothing is scheduled here.",
     "jobs_line": "{job}  {state}: {words}; next {next}; {what}",

@@ -103,7 +103,7 @@ _CHANGES: dict[str, Sentence] = {
     "job_no_session": "没有对话 {session}：请写 频道:聊天，例如 telegram:42",
     "job_quiet_form": "我无法把 {given!r} 理解为免打扰时段；请写 22:00-07:00 或 none",
     "job_catch_limit": "all 可补做 1 到 {most} 次，不能是 {number} 次",
-    "job_number": "{name} 是 {given!r}，应为不小于 1 的数",
+    "job_number": "{name} 是 {given!r}，应为 0 到 {most} 的数",
     "job_until_past": "结束时间 {given!r} 已经过去",
     "jobs_none": "这里没有安排任何任务。",
     "jobs_line": "{job}  {state}：{words}；下次 {next}；{what}",

@@ -23,6 +23,7 @@ RESUMED = "schedule/resumed"
 REMOVED = "schedule/removed"
 OVER = "schedule/over"
 CHAT = "schedule/chat"
+ASKED = "schedule/asked"
 FIRED = "schedule/fired"
 SKIPPED = "schedule/skipped"
 RAN = "schedule/ran"
@@ -32,7 +33,7 @@ MARK = "schedule/mark"
 
 LASTING = (ADDED, CHANGED, PAUSED, RESUMED, REMOVED, OVER, CHAT)
 """What is said of a job by people, or once in its life: read whole at every start."""
-PASSING = (FIRED, SKIPPED, RAN, FAILED, NOT_RUN)
+PASSING = (ASKED, FIRED, SKIPPED, RAN, FAILED, NOT_RUN)
 """What happens at each firing: read from the newest mark on."""
 
 Do: TypeAlias = Literal["prompt", "command", "text"]
@@ -124,9 +125,17 @@ def _maker(data: JsonObject) -> Maker:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A firing that somebody asked for; `mark` names it in place of an instant."""
+
+    mark: str
+    by: Maker
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """A job and how it stands: everything up to `covered` has been fired or passed over. `runs` counts firings,
-    `failures` those in a row that failed. `reason` is the name of a sentence, `detail` what goes into it."""
+    `failures` those in a row that failed; `asked` are firings that people want now. `reason` is the name of a sentence, `detail` what goes into it."""
 
     job: Job
     covered: datetime
@@ -135,6 +144,7 @@ class Standing:
     detail: str = ""
     runs: int = 0
     failures: int = 0
+    asked: tuple[Asked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +182,10 @@ class Schedule:
         for one in counts:
             if (found := jobs.get(one["job"])) is not None:
                 covered = max(found.covered, moment(one["covered"]) or _LONG_AGO)
-                jobs[one["job"]] = replace(found, covered=covered, runs=one["runs"], failures=one["failures"])
+                asked = tuple(Asked(item["mark"], _maker(item["by"])) for item in one["asked"])
+                jobs[one["job"]] = replace(
+                    found, covered=covered, runs=one["runs"], failures=one["failures"], asked=asked
+                )
         return replace(self, jobs=MappingProxyType(jobs))
 
     def of(self, session: str) -> list[Standing]:
@@ -204,10 +217,12 @@ def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
         return replace(known, status="on", reason="", detail="", failures=0, covered=max(known.covered, since))
     if name == OVER:
         return replace(known, status="over", reason=data["reason"], detail=data.get("detail", ""))
+    if name == ASKED:
+        return replace(known, asked=(*known.asked, Asked(data["mark"], _maker(data["by"]))))
     if name == FIRED:
-        if data.get("asked"):
-            return known
-        covered = max(known.covered, moment(data["instant"]) or _LONG_AGO)
+        if "!" in data["mark"]:
+            return replace(known, asked=tuple(one for one in known.asked if one.mark != data["mark"]))
+        covered = max(known.covered, moment(data["mark"]) or _LONG_AGO)
         return replace(known, covered=covered, runs=known.runs + 1)
     if name == SKIPPED:
         return replace(known, covered=max(known.covered, moment(data["last"]) or _LONG_AGO))
