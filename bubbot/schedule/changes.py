@@ -175,7 +175,8 @@ class Changes:
 
     def next_of(self, job: Job, count: int = 3) -> list[datetime]:
         """When it comes next."""
-        return next_times(self.state.jobs.get(job.id) or Standing(job, self.now), self.now, count)
+        known = self.state.jobs.get(job.id)
+        return next_times(Standing(job, self.now, runs=known.runs if known else 0), self.now, count)
 
     def _sees(self, job: Job) -> bool:
         return self.asker.role is Role.OWNER or job.session == self.asker.session

@@ -42,6 +42,8 @@ def comes(wall: datetime, zone: tzinfo) -> datetime:
 def second_pass(after: datetime, zone: tzinfo) -> tuple[datetime, datetime, datetime] | None:
     """Where the clock is put back within a day of an instant: when that is, and the times it then shows again, from
     and to. None where it is not."""
+    if _offset(after - timedelta(hours=4), zone) <= _offset(after + timedelta(hours=4), zone):
+        return None  # by far the most
     for start in _hours(after - timedelta(hours=3), after + timedelta(hours=3)):
         end = start + timedelta(hours=1)
         if _offset(end, zone) < _offset(start, zone):

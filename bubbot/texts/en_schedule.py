@@ -87,7 +87,6 @@ _CHANGES: dict[str, Sentence] = {
     "job_resumed": "{job} goes on: {words}.\nNext: {next}.",
     "job_removed": "Removed {job} ({what}).",
     "job_run": "{job} runs now.",
-    "job_run_later": "{job} runs as soon as bubbot run is started.",
     "job_never_again": "never again",
     "job_quiet": "\nThat falls into the quiet hours of this chat ({quiet}); it comes when they end.",
     "job_same": "Nothing changed: {job} is like that already.",
@@ -182,7 +181,6 @@ _TOLD: dict[str, Sentence] = {
     "reason_asked": "asked for",
     "reason_catch_up": "missed, and not to be caught up with",
     "reason_broken": "it cannot be understood any more: {detail}",
-    "reason_erased": "the chat was erased",
 }
 
 SCHEDULE: dict[str, Sentence] = {**_FORMS, **_WORDS, **_CHANGES, **_SHOWN, **_TOLD}

@@ -83,7 +83,6 @@ _CHANGES: dict[str, Sentence] = {
     "job_resumed": "{job} 继续执行：{words}。\n接下来：{next}。",
     "job_removed": "已删除 {job}（{what}）。",
     "job_run": "{job} 现在执行。",
-    "job_run_later": "bubbot run 启动后即执行 {job}。",
     "job_never_again": "不再执行",
     "job_quiet": "\n该时间在本聊天的免打扰时段内（{quiet}），将在时段结束时执行。",
     "job_same": "没有变化：{job} 已经是这样。",
@@ -100,7 +99,7 @@ _CHANGES: dict[str, Sentence] = {
     "job_from_schedule": "由任务触发的对话不能再安排任务，除非该任务允许",
     "job_owner_only": "只有所有者可以设置 {names}",
     "job_forever": "比每 {minutes} 分钟更频繁的任务需要结束条件：until= 或 runs=",
-    "job_no_session": "没有对话 {session}：请写 频道:聊天，例如 telegram:42",
+    "job_no_session": "没有对话 {session}：请写 channel:chat 的形式，例如 telegram:42",
     "job_quiet_form": "我无法把 {given!r} 理解为免打扰时段；请写 22:00-07:00 或 none",
     "job_catch_limit": "all 可补做 1 到 {most} 次，不能是 {number} 次",
     "job_number": "{name} 是 {given!r}，应为 0 到 {most} 的数",
@@ -166,7 +165,6 @@ _TOLD: dict[str, Sentence] = {
     "reason_asked": "应要求",
     "reason_catch_up": "已错过，不再补做",
     "reason_broken": "已无法理解：{detail}",
-    "reason_erased": "聊天已清除",
 }
 
 SCHEDULE: dict[str, Sentence] = {**_FORMS, **_WORDS, **_CHANGES, **_SHOWN, **_TOLD}

@@ -209,7 +209,9 @@ def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
     if name == CHANGED:
         job = job_from(data)
         covered = moment(job.since) or _LONG_AGO
-        return replace(known, job=job, covered=covered, status="on", reason="", detail="", failures=0)
+        made = replace(known, job=job, covered=covered, failures=0)
+        asked = known.status == "paused" and known.reason == "reason_asked"
+        return made if asked else replace(made, status="on", reason="", detail="")
     if name == PAUSED:
         return replace(known, status="paused", reason=data["reason"], detail=data.get("detail", ""))
     if name == RESUMED:

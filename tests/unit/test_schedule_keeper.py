@@ -163,7 +163,7 @@ class TestTheClockOnTheWall:
             assert len(bot.texts) == 5
 
     @virtual
-    async def test_thousands_of_jobs_are_fired_at_once(self) -> None:
+    async def test_a_thousand_jobs_are_fired_at_once(self) -> None:
         fired: list[str] = []
 
         async def fire(inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
@@ -179,16 +179,16 @@ class TestTheClockOnTheWall:
         asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"))
         made = Changes(book.state, asker, clock(), ids, Limits(), "UTC")
         with scheduler_reads(clock):
-            await book.write([made.add({"when": "30 * * * *", "text": "x"})[1][0] for _ in range(3000)])
+            await book.write([made.add({"when": "30 * * * *", "text": "x"})[1][0] for _ in range(1000)])
             keeping = asyncio.create_task(Keeper(book, fire, tell=tell).run())
             await asyncio.sleep(29 * 60)
             assert fired == []
             await asyncio.sleep(61)
-            assert len(fired) == len(set(fired)) == 3000
+            assert len(fired) == len(set(fired)) == 1000
             await asyncio.sleep(3600)
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-        assert len(set(fired)) == 6000
+        assert len(set(fired)) == 2000
         assert {one.runs for one in book.state.jobs.values()} == {2}
 
 
