@@ -35,6 +35,8 @@ class ScheduleBook:
         self.zone = zone
         self.limits = limits or Limits()
         self.state = Schedule()
+        self.kept = False
+        """Whether this process keeps time over the jobs."""
         self._told: Told = lambda _: None
         self._unmarked = 0
         self._one_at_a_time = asyncio.Lock()

@@ -79,6 +79,7 @@ class Keeper:
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 8}
         )
         self._scheduler.start()
+        self._book.kept = True
         try:
             self._book.on_change(self._changed)
             self._changed(self._book.state.jobs)
@@ -87,6 +88,7 @@ class Keeper:
                 await self.beat()
         finally:
             self._book.on_change(lambda _: None)
+            self._book.kept = False
             scheduler, self._scheduler = self._scheduler, None
             scheduler.shutdown(wait=False)
             await asyncio.sleep(0)  # it ends in the next round of the loop

@@ -86,6 +86,7 @@ _CHANGES: dict[str, Sentence] = {
     "job_paused": "Paused {job}; ,schedule.resume {job} lets it go on.",
     "job_resumed": "{job} goes on: {words}.\nNext: {next}.",
     "job_removed": "Removed {job} ({what}).",
+    "job_unkept": "Nothing keeps the time just now: that is what bubbot run is for.",
     "job_run": "{job} runs now.",
     "job_never_again": "never again",
     "job_quiet": "\nThat falls into the quiet hours of this chat ({quiet}); it comes when they end.",

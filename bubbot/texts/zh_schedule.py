@@ -82,6 +82,7 @@ _CHANGES: dict[str, Sentence] = {
     "job_paused": "已暂停 {job}；发送 ,schedule.resume {job} 可继续。",
     "job_resumed": "{job} 继续执行：{words}。\n接下来：{next}。",
     "job_removed": "已删除 {job}（{what}）。",
+    "job_unkept": "目前没有进程计时：请启动 bubbot run。",
     "job_run": "{job} 现在执行。",
     "job_never_again": "不再执行",
     "job_quiet": "\n该时间在本聊天的免打扰时段内（{quiet}），将在时段结束时执行。",

@@ -155,7 +155,8 @@ def schedule_tools(book: ScheduleBook) -> list[Tool]:
             made = changes(turn)
             job, facts = made.add(args.given())
             turn.tape.stage(SCHEDULE_TAPE, facts)
-            return teller(turn).made("job_added", job, made)
+            unkept = "" if book.kept else "\n" + turn.texts.say("job_unkept")
+            return teller(turn).made("job_added", job, made) + unkept
 
     @tool("schedule.add", commands=("schedule",))
     async def schedule_add(turn: Turn, args: AddArgs) -> str:
