@@ -53,10 +53,10 @@ class ScheduleBook:
     async def load(self) -> None:
         """Reads the tape anew."""
         async with self._one_at_a_time:
-            after, counts = await self._tape.read(CountsView())
-            before = set(self.state.jobs)
-            self.state = await self._tape.read(ScheduleView(after, counts))
-            self._unmarked = await self._tape.head() - after
+            before, head = set(self.state.jobs), -1
+            while head != (head := await self._tape.head()):  # what is written meanwhile has to be read as well
+                after, read = await self._read()
+            self.state, self._unmarked = read, head - after
         self._told(before | set(self.state.jobs))
 
     async def write(self, entries: Sequence[TapeEntry]) -> None:
@@ -84,8 +84,15 @@ class ScheduleBook:
             return
         async with self._one_at_a_time:
             self._unmarked = 0
-            jobs = [_counts(one) for one in self.state.jobs.values()]
-            await self._tape.append([anchor(MARK, {"after": await self._tape.head(), "jobs": jobs}, window=False)])
+            head = await self._tape.head()
+            _, state = await self._read()  # it has all that is on the tape, which `self.state` may be about to learn
+            jobs = [_counts(one) for one in state.jobs.values()]
+            await self._tape.append([anchor(MARK, {"after": head, "jobs": jobs}, window=False)])
+
+    async def _read(self) -> tuple[int, Schedule]:
+        """From which entry on firings were read, and how all jobs stand by the tape."""
+        after, counts = await self._tape.read(CountsView())
+        return after, await self._tape.read(ScheduleView(after, counts))
 
     async def gone(self, channel: str, chat: str, reason: str) -> None:
         """A chat cannot be reached any more: whatever is aimed at it is over."""

@@ -160,7 +160,8 @@ class Firings:
         return Ending(text, job.target, (event(RAN, {**data, "status": status}),))
 
     def _failed(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> Ending:
-        """Told at the first failure in a row, then at the second, the fourth, and so on; and when the job is paused."""
+        """Told where the job was made: at the first failure in a row, the second, the fourth, and so on; and when the job is
+        paused."""
         job, count = firing.job, firing.standing.failures + 1
         facts = [event(FAILED, {**data, "reason": text[:500], "count": count})]
         said = texts.say("told_failed", job=named(job), count=count, reason=text)
@@ -169,7 +170,7 @@ class Firings:
             facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
             said += "\n" + texts.say("told_paused", job=job.id, count=count)
         told = paused or count & (count - 1) == 0
-        return Ending(said if told else "", job.target, tuple(facts))
+        return Ending(said if told else "", job.place, tuple(facts))
 
     async def merged(self, merged: Merged) -> None:
         """Takes note of what a turn has merged; where it erased a tape, jobs may have gone with it."""

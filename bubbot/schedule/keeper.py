@@ -105,12 +105,14 @@ class Keeper:
     async def look(self, job_id: str) -> None:
         """Does what is to be done about a job now. What fails is tried again at the next beat."""
         async with self._locks.setdefault(job_id, asyncio.Lock()):
+            self._again.add(job_id)  # whatever goes wrong
             try:
                 await self._look(job_id)
+                self._again.discard(job_id)
             except BubbotError as error:
-                self._again.add(job_id)
                 log.warning("a job could not be fired: %s", error, extra={"action": "schedule.failed", "job": job_id})
-        self._arm(job_id)
+            finally:
+                self._arm(job_id)
 
     async def _look(self, job_id: str) -> None:
         while (standing := self._book.state.jobs.get(job_id)) is not None:

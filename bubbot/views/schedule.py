@@ -224,12 +224,13 @@ def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
     if name == FIRED:
         if "!" in data["mark"]:
             return replace(known, asked=tuple(one for one in known.asked if one.mark != data["mark"]))
-        covered = max(known.covered, moment(data["mark"]) or _LONG_AGO)
-        return replace(known, covered=covered, runs=known.runs + 1)
+        instant = moment(data["mark"]) or _LONG_AGO
+        fresh = instant > known.covered  # the same fact twice is one
+        return replace(known, covered=max(known.covered, instant), runs=known.runs + fresh)
     if name == SKIPPED:
         return replace(known, covered=max(known.covered, moment(data["last"]) or _LONG_AGO))
     if name == FAILED:
-        return replace(known, failures=known.failures + 1)
+        return replace(known, failures=int(data["count"]))
     return replace(known, failures=0) if name == RAN else known
 
 

@@ -213,6 +213,13 @@ async def test_the_shell_plans_with_the_running_bot_and_it_counts_at_once(tmp_pa
             made = await asyncio.to_thread(run, home, "schedule", "add", session, "in 1s", "--text", "tea")
             assert made.stdout.startswith(b"Scheduled as "), made.stderr
             await server.until(lambda: texts(room) == ["tea"], 20)
+            room.block()
+            await asyncio.to_thread(run, home, "schedule", "add", session, "in 1s", "--text", "more", "--name", "lost")
+            await server.until(lambda: server.calls("sendMessage")[-1].status == 403, 20)
+            gone = b"its chat cannot be reached any more"
+            async with asyncio.timeout(20):
+                while gone not in (await asyncio.to_thread(run, home, "schedule", "history", "lost")).stdout:
+                    pass
             refused = await asyncio.to_thread(run, home, "schedule", "add", session, "61 * * * *", "--text", "tea")
             assert (refused.returncode, b"is no minute" in refused.stderr) == (2, True)
             listed = await asyncio.to_thread(run, home, "schedule", "list")
