@@ -214,7 +214,8 @@ async def test_the_shell_plans_with_the_running_bot_and_it_counts_at_once(tmp_pa
             assert made.stdout.startswith(b"Scheduled as "), made.stderr
             await server.until(lambda: texts(room) == ["tea"], 20)
             room.block()
-            await asyncio.to_thread(run, home, "schedule", "add", session, "in 1s", "--text", "more", "--name", "lost")
+            await asyncio.to_thread(run, home, "schedule", "add", session, "@daily", "--text", "more", "--name", "lost")
+            await asyncio.to_thread(run, home, "schedule", "run", "lost")
             await server.until(lambda: server.calls("sendMessage")[-1].status == 403, 20)
             gone = b"its chat cannot be reached any more"
             async with asyncio.timeout(20):
