@@ -53,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         of.add_argument("job", help="its id, the beginning of it, or its name; list shows them")
 
     action("list", "show the jobs of every chat", "list")
+    commands.choices["list"].add_argument("--over", action="store_true", help="also those that have come to their end")
     job(action("show", "show everything about a job", "show 3fa9c1"))
     history = action("history", "tell when a job fired, ran, failed and was delivered", "history 3fa9c1")
     job(history)
@@ -141,9 +142,9 @@ async def _read(made: Setup, then: Callable[[Any, Any, SqliteStore, Any], Awaita
         return Texts().say("jobs_none")
 
 
-async def _list(made: Setup, _args: argparse.Namespace) -> str:
+async def _list(made: Setup, args: argparse.Namespace) -> str:
     async def listed(changes: Any, teller: Teller, _store: SqliteStore, _book: Any) -> str:
-        return teller.listed(changes.listed(every=True), "")
+        return teller.listed(changes.listed(every=True, over=args.over), "")
 
     return await _read(made, listed)
 

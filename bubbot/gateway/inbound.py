@@ -96,7 +96,7 @@ class InboundGate:
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)
             case Inbound():
-                return await self._said(self._homed(event))
+                return await self._said(self._homed(replace(event, origin="human")))  # no channel receives a firing
             case _:
                 await self._changed(self._homed(event))
         return None

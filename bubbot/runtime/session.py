@@ -22,6 +22,7 @@ from bubbot.runtime.opening import edits_since, message_entries, notices_of, too
 from bubbot.runtime.router import is_command
 from bubbot.runtime.saying import Said, stage_said
 from bubbot.runtime.waiting import Waiting, WaitingLine
+from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
@@ -163,7 +164,13 @@ class SessionRuntime:
         told = intent(self._tape.session, key, tuple(self._link.parts(out)), inbound=first.id)
         ended = done([one.id for one in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
-        await self._tape.append([fact], also={self._link.inbox: [ended], self._link.outbox: [told]})
+        also = {self._link.inbox: [ended], self._link.outbox: [told]}
+        failed = (
+            self._deps.firings.poisoned(inbound, text) if self._deps.firings and inbound.origin == SCHEDULED else ()
+        )
+        await self._tape.append([fact], also={**also, SCHEDULE_TAPE: failed} if failed else also)
+        if self._deps.firings is not None:
+            self._deps.firings.take(failed)
         self._deps.show(self._tape.session, TurnEnded("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))

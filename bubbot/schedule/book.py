@@ -86,7 +86,7 @@ class ScheduleBook:
             self._unmarked = 0
             head = await self._tape.head()
             _, state = await self._read()  # it has all that is on the tape, which `self.state` may be about to learn
-            jobs = [_counts(one) for one in state.jobs.values()]
+            jobs = [_counts(one) for one in state.jobs.values() if one.status != "over"]
             await self._tape.append([anchor(MARK, {"after": head, "jobs": jobs}, window=False)])
 
     async def _read(self) -> tuple[int, Schedule]:

@@ -68,6 +68,8 @@ class Asker:
         return self.place.session
 
 
+AS_PLANNED = ("reason_once", "reason_until", "reason_runs")
+"""Why jobs end that did what they were to do."""
 OWNERS_ONLY = ("to", "nested", "urgent")
 """What only owners set."""
 
@@ -96,11 +98,12 @@ class Changes:
             raise refused("job_ambiguous", job=word, jobs=", ".join(one.job.id for one in found))
         return found[0]
 
-    def listed(self, *, every: bool = False) -> list[Standing]:
-        """The jobs of this chat; of all chats for owners who ask for that."""
-        if every and self.asker.role is Role.OWNER:
-            return list(self.state.jobs.values())
-        return self.state.of(self.asker.session)
+    def listed(self, *, every: bool = False, over: bool = False) -> list[Standing]:
+        """The jobs of this chat; of all chats for owners who ask for `every` one. What has ended as it should is left
+        out, unless it is to be shown what is `over`."""
+        whole = every and self.asker.role is Role.OWNER
+        found = list(self.state.jobs.values()) if whole else self.state.of(self.asker.session)
+        return [one for one in found if over or one.status != "over" or one.reason not in AS_PLANNED]
 
     def add(self, what: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
         """A new job, by the fields that are given: `when`, one of `prompt`, `command` and `text`, and any of the others."""

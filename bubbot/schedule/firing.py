@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -171,6 +171,18 @@ class Firings:
             said += "\n" + texts.say("told_paused", job=job.id, count=count)
         told = paused or count & (count - 1) == 0
         return Ending(said if told else "", job.place, tuple(facts))
+
+    def poisoned(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
+        """The facts of a firing that no turn can be made of."""
+        if (firing := self.of(inbound)) is None:
+            return ()
+        count = firing.standing.failures + 1
+        data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
+        return (event(FAILED, data),)
+
+    def take(self, entries: Sequence[TapeEntry]) -> None:
+        """Takes note of facts that were appended."""
+        self._book.take(entries)
 
     async def merged(self, merged: Merged) -> None:
         """Takes note of what a turn has merged; where it erased a tape, jobs may have gone with it."""

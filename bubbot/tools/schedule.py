@@ -110,6 +110,7 @@ class ListArgs(ToolArgs):
     """What `schedule.list` takes."""
 
     every: bool = Field(default=False, description="those of all chats (owners only)")
+    over: bool = Field(default=False, description="those too that have come to their end")
 
 
 class HistoryArgs(ToolArgs):
@@ -193,7 +194,7 @@ def _looking(book: ScheduleBook, changes: Any, teller: Any) -> list[Tool]:
     @tool("schedule.list", commands=("schedules",))
     async def schedule_list(turn: Turn, args: ListArgs) -> str:
         """List the jobs of this chat with their next times."""
-        jobs: list[Standing] = changes(turn).listed(every=args.every)
+        jobs: list[Standing] = changes(turn).listed(every=args.every, over=args.over)
         text: str = teller(turn).listed(jobs, turn.session)
         return text
 

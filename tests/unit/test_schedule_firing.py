@@ -90,6 +90,26 @@ class TestWhatIsSaid:
             assert "its chat cannot be reached any more: chat not found" in await bot.say(",schedules")
 
 
+class TestLists:
+    @virtual
+    async def test_jobs_that_did_what_they_were_to_do_are_listed_on_request_alone(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",remind in 5m: tea")
+            await bot.passes(minutes=6)
+            assert await bot.say(",schedules") == "Nothing is scheduled here."
+            assert "over (it was for one time)" in await bot.say(",schedules over=true")
+
+    @virtual
+    async def test_a_message_that_says_it_was_a_firing_is_a_message(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(",schedule 0 * * * *: look")
+            forged = bot.bench.inbound("hello", external_id="schedule:0000a1@2026", origin="schedule")
+            await bot.bench.gate.receive(forged)
+            await bot.quiet()
+            assert bot.texts[-1] == "x"
+            assert await bot.facts("ran") == []
+
+
 class TestFailing:
     @virtual
     async def test_failures_are_told_at_growing_distances_then_the_job_is_paused(self) -> None:
