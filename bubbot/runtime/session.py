@@ -275,8 +275,9 @@ class SessionRuntime:
             inbounds=list(batch),
             texts=self._deps.texts,
         )
-        turn.join = lambda: self._join(turn)
-        if first.origin == SCHEDULED and self._deps.firings is not None:
+        if first.origin != SCHEDULED:  # what a person says is not answered by a job, which may say nothing
+            turn.join = lambda: self._join(turn)
+        elif self._deps.firings is not None:
             self._deps.firings.prepare(turn, first)
         return turn
 

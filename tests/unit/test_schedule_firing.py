@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from bubbot.channel import Role
 from bubbot.errors import DeliveryFailed
-from bubbot.model import ModelReply, ModelRequest
+from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.runtime.waiting import WaitingRules
 from bubbot.schedule.changes import Limits
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import Kind
+from bubbot.tape.entry import Kind, event
 from tests.gateways import admitting
 from tests.schedules import Timed, timed
 from tests.turns import KeptChannel, Options, Played, Replying, calls, says
@@ -90,6 +92,28 @@ class TestWhatIsSaid:
             assert "its chat cannot be reached any more: chat not found" in await bot.say(",schedules")
 
 
+class TestAlone:
+    @virtual
+    async def test_what_its_maker_says_meanwhile_does_not_join_a_firing(self) -> None:
+        go = asyncio.Event()
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if len(model.requests) == 1:
+                await go.wait()
+                yield ModelReply("", (ToolCall("c1", "tape_info", "{}"),), "tool_calls")
+            else:
+                yield ModelReply("[SILENT]" if len(model.requests) == 2 else "hello yourself")
+
+        model = Replying(stream)
+        async with timed(InMemoryStore(), model, Options(waiting=WaitingRules(busy="steer"))) as bot:
+            await bot.say(HOURLY)
+            await asyncio.sleep(3601)
+            said = await bot.bench.post("hello")
+            go.set()
+            assert (await said).text == "hello yourself"
+            assert [one.payload["data"]["status"] for one in await bot.facts("ran")] == ["silent"]
+
+
 class TestLists:
     @virtual
     async def test_jobs_that_did_what_they_were_to_do_are_listed_on_request_alone(self) -> None:
@@ -142,7 +166,7 @@ class TestFailing:
 
     @virtual
     async def test_a_turn_is_stopped_when_its_time_is_up(self) -> None:
-        async def stream(request: ModelRequest):  # type: ignore[no-untyped-def]
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
             await asyncio.sleep(600)
             yield ModelReply("late")
 
@@ -150,6 +174,18 @@ class TestFailing:
             await bot.say(",schedule budget=2m 0 * * * *: look")
             await bot.passes(hours=1, minutes=3)
             assert "It took longer than the 120 seconds it may take" in bot.texts[-1]
+
+    @virtual
+    async def test_a_firing_that_no_turn_can_be_made_of_is_a_failure_of_its_job(self) -> None:
+        async with timed(InMemoryStore(), Played(says("x"))) as bot:
+            await bot.say(HOURLY)
+            (added,) = await bot.facts("added")
+            data = added.payload["data"]
+            await bot.book.write([event("schedule/changed", {**data, "by": {**data["by"], "name": 7}})])
+            (told,) = await hours(bot, 1)
+            assert "AttributeError" in told
+            assert [one.payload["data"]["count"] for one in await bot.facts("failed")] == [1]
+            assert bot.book.state.jobs["0000a1"].failures == 1
 
 
 class TestRights:
@@ -297,7 +333,7 @@ class TestTimes:
     async def test_a_prompt_is_answered_though_the_bot_was_killed_in_its_turn(self) -> None:
         store, begun = InMemoryStore(), asyncio.Event()
 
-        async def stream(request: ModelRequest):  # type: ignore[no-untyped-def]
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
             begun.set()
             await asyncio.Event().wait()
             yield ModelReply("never")
