@@ -26,6 +26,8 @@ BubbotError
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
 ├── AccessError                a code that does not work, or a grant that its giver may not give
+├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
+├── OverTime                   a scheduled turn used up its time
 └── ChannelError               a channel failed; it is run again
     ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
     ├── DeliveryFailed         a part could not be sent; `permanent` when trying again is useless
@@ -41,6 +43,9 @@ dataclass cannot carry the traceback that a context manager sets on it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 
 class BubbotError(Exception):
@@ -223,6 +228,28 @@ class AccessError(BubbotError):
     kind = "access"
 
 
+class ScheduleRefused(BubbotError):
+    """A schedule that cannot be understood, or may not be made or changed. `sentence` names the text, with `values`,
+    that says so in any language."""
+
+    kind = "schedule"
+
+    def __init__(self, message: str, sentence: str = "", values: Mapping[str, object] = MappingProxyType({})) -> None:
+        super().__init__(message)
+        self.sentence = sentence
+        self.values = values
+
+
+class OverTime(BubbotError):
+    """A scheduled turn used up the `seconds` its job may take."""
+
+    kind = "over_time"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"It took longer than the {seconds:g} seconds it may take.")
+        self.seconds = seconds
+
+
 class ChannelError(BubbotError):
     """A channel failed."""
 
@@ -239,15 +266,22 @@ class DeliveryFailed(ChannelError):
     """A part could not be sent. `permanent`: the platform refused it and would refuse it again.
 
     `retry_after`: the seconds the platform asks to wait, where it says so. `maybe`: no answer came, so that the part may
-    have arrived all the same.
+    have arrived all the same. `gone`: the chat itself cannot be reached any more.
     """
 
     kind = "delivery_failed"
 
     def __init__(
-        self, message: str, *, permanent: bool = False, retry_after: float | None = None, maybe: bool = False
+        self,
+        message: str,
+        *,
+        permanent: bool = False,
+        retry_after: float | None = None,
+        maybe: bool = False,
+        gone: bool = False,
     ) -> None:
         super().__init__(message)
+        self.gone = gone
         self.permanent = permanent
         self.retry_after = retry_after
         self.maybe = maybe

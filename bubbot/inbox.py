@@ -6,7 +6,8 @@ One tape per channel instance, `bubbot/inbox/<channel>`. `docs/reference/tape-fo
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from bubbot.channel import Deletion, Edit, Inbound, Known, Moved, Reaction, Unparsed
 from bubbot.tape.entry import TapeEntry, event
@@ -55,19 +56,24 @@ class Inbox:
         """The name of the inbox tape."""
         return self._tape.name
 
-    async def accept(self, inbound: Inbound) -> Accepted | None:
+    async def accept(
+        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
+    ) -> Accepted | None:
         """Makes an inbound durable. None: it was accepted before, and the first one stays.
 
-        The key is the external id: whatever the platform delivers under it again is the same message.
+        The key is the external id: whatever the platform delivers under it again is the same message. `also` are
+        entries of other tapes that go into the same transaction, each under a key of its own.
         """
         nonce = self._new_id()
         entry = event(RECEIVED, inbound_data(inbound), key=inbound.external_id, accept=nonce)
-        stored = await self._first(entry, nonce)
+        stored = await self._first(entry, nonce, also)
         return Accepted(stored.id, inbound_from(stored.payload["data"])) if stored else None
 
-    async def _first(self, entry: TapeEntry, nonce: str) -> TapeEntry | None:
+    async def _first(
+        self, entry: TapeEntry, nonce: str, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
+    ) -> TapeEntry | None:
         """Keeps the entry, which carries the nonce; None where its key came before."""
-        stored = (await self._tape.append([entry], keep_first=True))[0]
+        stored = (await self._tape.append([entry], keep_first=True, also=also))[0]
         if stored.meta.get("accept") != nonce:
             return None
         if self._unmarked is not None:

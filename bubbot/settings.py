@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from bubbot.errors import ConfigError
 from bubbot.settings_channels import ChannelSettings, GuildSettings
-from bubbot.settings_model import AttachmentSettings, Section
+from bubbot.settings_model import AttachmentSettings, ScheduleSettings, Section
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
@@ -135,6 +135,7 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.

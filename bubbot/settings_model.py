@@ -13,6 +13,19 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+class ScheduleSettings(Section):
+    """`[schedule]`: limits of what people schedule."""
+
+    per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
+    failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
+    endless: Whole = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Minutes: what comes more often needs an end or a number of runs, unless an owner makes it.",
+    )
+
+
 class ModelSettings(Section):
     """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
 

@@ -13,6 +13,8 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
 from bubbot.texts import Texts
 
+SCHEDULED = "schedule"
+"""The origin of what a job causes."""
 Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 """How a turn ended. `too_old`: its messages were recorded, and the chat was told that they came too late."""
 
@@ -46,6 +48,8 @@ class Turn:
     `message_ids` are the entries on the tape that the turn answers; `zone` is the chat's time zone. `join` takes in
     messages that came since and may steer the turn; it is called between two steps. `texts` are the bot's own sentences in
     the language of the chat. `files` are sent with the answer; `notices` are sentences of the bot that stand before it.
+    Of a scheduled turn: `seconds` it may take (0: any), `fixed`, the text that it says in place of an answer, and
+    whether it `may_schedule`.
     """
 
     id: str
@@ -63,6 +67,9 @@ class Turn:
     texts: Texts = field(default_factory=Texts)
     files: list[File] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    fixed: str | None = None
+    may_schedule: bool = True
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Opens a new window once the running step's results are on the tape (T7)."""

@@ -36,6 +36,7 @@ from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
+from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
 from bubbot.supervise import task_group
@@ -47,6 +48,7 @@ from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
 from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
+from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools, typed_commands
 from bubbot.tools.tape import tape_tools
 from bubbot.turn import Turn, TurnResult
@@ -54,6 +56,7 @@ from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
+from bubbot.wiring_schedule import Timekeeping, timekeeping
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +98,7 @@ class App:
     workspace: str
     commands: Sequence[CommandInfo]
     group: asyncio.TaskGroup
+    time: Timekeeping
 
     @property
     def line(self) -> Line:
@@ -157,7 +161,9 @@ class App:
 
     async def _recovered(self) -> Recovered:
         inboxes = [line.inbox for line in self.lines.values()]
-        return await recover(self.store, inboxes, lambda name: _service(self.store, name))
+        recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
+        await self.time.book.load()  # what an interrupted turn had staged is on the tape by now
+        return recovered
 
     async def ask(self, inbound: Inbound) -> TurnResult:
         """Accepts an inbound and waits for its turn. Raises `ConfigError` for an external id that came before."""
@@ -221,10 +227,12 @@ async def open_bot(
             Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), Given(now, new_id))
         )
         by_name = {line.channel.name: line for line in made}
-        ports = _Ports(store, models, by_name, workspace, _texts(settings), transcriber)
+        texts, tape = _texts(settings), _service(store, SCHEDULE_TAPE)
+        kept = timekeeping(tape, by_name, settings.schedule, texts, now=now, new_id=new_id, zone=settings.bot.timezone)
+        ports = _Ports(store, models, by_name, workspace, texts, transcriber, kept)
         runtime, toolbox = _assembled(settings, home, ports, group, wrap)
         commands += typed_commands(toolbox, ports.texts)
-        yield App(store, opened, models, runtime, ports.lines, workspace, commands, group)
+        yield App(store, opened, models, runtime, ports.lines, workspace, commands, group, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,7 @@ class _Ports:
     workspace: str
     texts: Texts
     transcriber: LazyModel | None
+    time: Timekeeping
 
 
 def _assembled(
@@ -257,6 +266,7 @@ def _assembled(
         deliver=deliver,
         show=show,
         texts=texts,
+        firings=ports.time.firings,
         intake=intake_of(settings, ports.transcriber, texts),
     )
 
@@ -272,7 +282,7 @@ def _assembled(
 def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
     models, channels = ports.models, {name: line.channel for name, line in ports.lines.items()}
-    traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)]
+    traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
         models.of,
@@ -303,6 +313,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),
             *file_tools(settings.attachments.max_bytes),
+            *schedule_tools(ports.time.book),
             *wrap.tools,
         ]
     )

@@ -24,7 +24,7 @@ from bubbot.home import Home
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.settings import Settings
 from bubbot.settings_channels import UNHURRIED, ChannelSettings, GuildSettings, channel_settings
-from bubbot.supervise import Pace
+from bubbot.supervise import Pace, supervise
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import STDIN, App, Wrap, now, open_bot
 from bubbot.wiring_lines import Maker
@@ -45,6 +45,11 @@ class Daemon:
     access: Access
     manager: ChannelManager
     remote: RemoteChannel
+
+    def keep_time(self) -> asyncio.Task[None]:
+        """Begins to fire jobs; to be cancelled before the channels end."""
+        keeper, pace = self.app.time.keeper(), Pace(random.random)
+        return self.app.group.create_task(supervise("schedules", keeper.run, pace))
 
 
 @asynccontextmanager

@@ -105,7 +105,10 @@ def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
     # 401 and 404 are about the token, which the operator can mend; what waits is then sent.
     permanent = 400 <= error.code < 500 and error.code not in (401, 404, 408, 409)
-    return DeliveryFailed(text, permanent=permanent)
+    gone = error.code == 403 or error.says(
+        "chat not found", "chat was deleted", "group chat was deactivated", "user is deactivated"
+    )
+    return DeliveryFailed(text, permanent=permanent, gone=permanent and gone)
 
 
 def fetch_failed(error: Refusal | Unreachable) -> FetchFailed:

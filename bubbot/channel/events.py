@@ -87,7 +87,8 @@ class Inbound(Placed):
     message within its chat, which replies, edits and reactions name; `reply_to` is that of the message quoted.
     `direct`: a chat with one person. `addressed`: the platform shows that the bot is meant (direct, a mention, a
     reply to it). Messages of one `group` (an album) belong together. `space`: the numeric id of what the chat is part
-    of (a Discord server), where the platform has such a thing.
+    of (a Discord server), where the platform has such a thing. `origin`: `human`, or `schedule` for what no channel
+    received: a job fired.
     """
 
     channel: str
@@ -105,6 +106,7 @@ class Inbound(Placed):
     quote: Quote | None = None
     group: str = ""
     space: str = ""
+    origin: str = "human"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, Command] = {
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
+    "schedule": Command("plan prompts, commands and texts, and see what became of them", "bubbot.cli.schedule"),
     "access": Command("say who may speak with the bot", "bubbot.cli.access"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }

@@ -58,6 +58,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
     left_open = await app.recover_all()
     async with control(daemon, made, path) as server, _web_door(daemon, made):
         manager.start(app.group.create_task)
+        keeping = daemon.keep_time()
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
@@ -65,6 +66,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
         await _first(ending.wait(), manager.wait(beside=daemon.remote.name))
         log.info("ending", extra={"action": "run.ending"})
         server.quiesce()
+        keeping.cancel()
         await manager.end(Grace())
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))

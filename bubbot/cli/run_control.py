@@ -21,7 +21,7 @@ from bubbot.wiring_daemon import Daemon
 async def control(daemon: Daemon, made: Setup, path: Path) -> AsyncIterator[ControlServer]:
     """Answers on the socket at `path` until the block ends."""
     app = daemon.app
-    desk = Desk(app.opened, app.workspace, made.settings, app.runtime.exclusive, daemon.access)
+    desk = Desk(app.opened, app.workspace, made.settings, app.runtime.exclusive, daemon.access, app.time.book)
 
     async def command(_peer: Peer, body: JsonObject) -> JsonObject:
         return await answer(desk, body)

@@ -15,6 +15,7 @@ from bubbot.cli.tape_names import session_of
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject, decode, encode
 from bubbot.errors import ConfigError, ControlError
+from bubbot.schedule.book import ScheduleBook
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.wiring import open_tapes
@@ -26,13 +27,14 @@ PATIENCE = 300.0
 @dataclass(frozen=True, slots=True)
 class Desk:
     """What a writing command works on. `exclusive` keeps the turns of a session away for the time of its block;
-    `access` is the running bot's own record of who may speak."""
+    `access` and `schedules` are the running bot's own records of who may speak, and of jobs."""
 
     store: SqliteStore
     workspace: str
     settings: Settings
     exclusive: Callable[[str], AbstractAsyncContextManager[None]]
     access: Access | None = None
+    schedules: ScheduleBook | None = None
 
     @asynccontextmanager
     async def alone(self, tape: str, session: str = "") -> AsyncIterator[None]:
@@ -82,6 +84,7 @@ WRITING: Mapping[str, Writing] = {
     "memory import": Writing("bubbot.cli.memory_change", "ImportMemory", "take"),
     "tape archive": Writing("bubbot.cli.tape_change", "ArchiveTape", "archive"),
     "tape import": Writing("bubbot.cli.tape_change", "ImportTape", "take"),
+    "schedule": Writing("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
     "access": Writing("bubbot.cli.access_change", "ChangeAccess", "change"),
 }
 """Every command that writes and ends; a module is loaded when its command is asked for."""

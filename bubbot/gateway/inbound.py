@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from bubbot.access import Access
@@ -28,6 +29,7 @@ from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.link import ChannelLink
 from bubbot.runtime.router import is_command
+from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from bubbot.turn import Accepted, Changed, TurnResult
 from bubbot.views.outbox import Intent
@@ -100,16 +102,19 @@ class InboundGate:
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)
             case Inbound():
-                return await self._said(self._homed(event))
+                return await self._said(self._homed(replace(event, origin="human")))  # no channel receives a firing
             case _:
                 await self._changed(self._homed(event))
         return None
 
-    async def accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        """Makes an inbound durable and queues its turn; None where it had been accepted before."""
+    async def accept(
+        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
+    ) -> asyncio.Future[TurnResult] | None:
+        """Makes an inbound durable and queues its turn; None where it had been accepted before. `also`: see
+        `Inbox.accept`."""
         if self._room is not None:
             await self._room.acquire()
-        return await _whole(self._accept(inbound))
+        return await _whole(self._accept(inbound, also))
 
     def resume(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
         """Queues an inbound that an earlier process accepted."""
@@ -119,9 +124,11 @@ class InboundGate:
         """Queues a change that an earlier process noted."""
         self._runtime.change(changed)
 
-    async def _accept(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+    async def _accept(
+        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]
+    ) -> asyncio.Future[TurnResult] | None:
         try:
-            accepted = await self._inbox.accept(inbound)
+            accepted = await self._inbox.accept(inbound, also)
         except BaseException:
             self._leave()
             raise

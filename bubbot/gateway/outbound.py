@@ -82,6 +82,10 @@ async def answered(call: Awaitable[Given], within: float) -> Given:
         raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error
 
 
+async def nobody_minds(_chat: str, _reason: str) -> None:
+    """For deliveries that nothing depends on."""
+
+
 class Deliverer:
     """Delivers the intents of one channel, those of one chat one after another.
 
@@ -101,6 +105,8 @@ class Deliverer:
         settled: Callable[[str], Awaitable[None]] | None = None,
         one_lane: bool = False,
     ) -> None:
+        self.gone: Callable[[str, str], Awaitable[None]] = nobody_minds
+        """Told of a chat that cannot be reached any more, by the id its session began with, and why."""
         self._settled = settled
         self._one_lane = one_lane
         self._channel = channel
@@ -208,6 +214,8 @@ class Deliverer:
             log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
             if error.permanent or self._too_old(intent):
                 await self._outbox.end(intent, str(error))
+            if error.gone:
+                await self.gone(intent.parts[place].chat, str(error))
             return False
         await self._outbox.receipt(intent, place, receipt, how=how)
         return True

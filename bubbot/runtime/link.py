@@ -13,6 +13,7 @@ from bubbot.runtime.intake import Fetch, Intake, no_fetch
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.waiting import WaitingRules
+from bubbot.schedule.firing import Firings
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId
 from bubbot.texts import Texts
@@ -23,7 +24,7 @@ from bubbot.views.outbox import Intent
 class ChannelLink:
     """What a session knows of its channel: the tapes beside it, how it cuts a message, who may do what, and how it
     wants waiting messages treated. `chat_limit` gives a chat's own limit of turns at once; `fetch` fetches what came
-    with a message."""
+    with a message; `other` gives the link of another channel."""
 
     name: str
     inbox: str
@@ -33,12 +34,13 @@ class ChannelLink:
     rules: WaitingRules = WaitingRules()  # noqa: RUF009 - frozen
     chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
     fetch: Fetch = no_fetch
+    other: Callable[[str], ChannelLink | None] = lambda _channel: None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDeps:
     """What every session shares. `deliver` is told of each merged intent, `show` of what a turn shows meanwhile;
-    `texts` are the bot's own sentences."""
+    `texts` are the bot's own sentences; `firings` knows what a scheduled turn is for."""
 
     loop: AgentLoop
     now: Clock
@@ -49,4 +51,5 @@ class SessionDeps:
     deliver: Callable[[str, Intent], Awaitable[None]]
     show: Show = show_nothing
     texts: Texts = Texts()  # noqa: RUF009 - frozen
+    firings: Firings | None = None
     intake: Intake = field(default_factory=Intake)

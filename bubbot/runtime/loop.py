@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bubbot.errors import OverTime
 from bubbot.runtime.commands import CommandOutcome, CommandRunner
 from bubbot.runtime.router import is_command
 from bubbot.runtime.runner import ModelRunner
 from bubbot.tape import entry as make
-from bubbot.turn import Status, Turn
+from bubbot.turn import SCHEDULED, Status, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,18 @@ class AgentLoop:
 
     async def run(self, turn: Turn) -> LoopResult:
         """Answers the turn's inbounds. Raises whatever ended it early; the turn boundary records that."""
+        try:
+            async with asyncio.timeout(turn.seconds or None) as limit:
+                return await self._run(turn)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise OverTime(turn.seconds) from None
+
+    async def _run(self, turn: Turn) -> LoopResult:
+        if turn.fixed is not None:
+            await turn.tape.append([make.message("assistant", turn.fixed, origin=SCHEDULED)])
+            return LoopResult("answered", turn.fixed)
         texts: list[str] = []
         ask_model = bool(turn.message_ids)
         for accepted in turn.inbounds:
@@ -39,6 +53,8 @@ class AgentLoop:
                 continue
             outcome = await self._commands.run(turn, accepted.inbound.text)
             await turn.write_handoffs()
+            if turn.origin == SCHEDULED and outcome.status != "ok":  # nobody is there to mend it
+                return LoopResult("failed", _told(turn, outcome))
             if outcome.status == "error" and await self._has_model(turn):
                 await self._fall_through(turn, outcome)
                 ask_model = True

@@ -42,7 +42,11 @@ def message_entry(
     """
     inbound = accepted.inbound
     texts = [one.event.text for one in edits if isinstance(one.event, Edit)]
-    meta: dict[str, Any] = {"inbound": [inbox, accepted.id], "origin": "human", "sender": _sender(inbound.sender)}
+    meta: dict[str, Any] = {
+        "inbound": [inbox, accepted.id],
+        "origin": inbound.origin,
+        "sender": _sender(inbound.sender),
+    }
     if inbound.message:
         meta["message"] = inbound.message
     if not inbound.direct:

@@ -20,14 +20,16 @@ from bubbot.runtime.link import ChannelLink, SessionDeps
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
 from bubbot.runtime.router import is_command
+from bubbot.runtime.saying import Said, stage_said
 from bubbot.runtime.waiting import Waiting, WaitingLine
+from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.query import Opening, TapeQuery, Window
 from bubbot.tape.service import TapeService
-from bubbot.turn import Accepted, Changed, Turn, TurnResult
+from bubbot.turn import SCHEDULED, Accepted, Changed, Turn, TurnResult
 from bubbot.views.outbox import intent_from
 
 log = logging.getLogger(__name__)
@@ -162,11 +164,18 @@ class SessionRuntime:
         first, texts = batch[0], self._deps.texts
         key, inbound = f"poisoned:{first.id}", first.inbound
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
-        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message or inbound.external_id)
+        quoted = inbound.message or ("" if inbound.origin == SCHEDULED else inbound.external_id)
+        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
         told = intent(self._tape.session, key, tuple(self._link.parts(out)), inbound=first.id)
         ended = done([one.id for one in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
-        await self._tape.append([fact], also={self._link.inbox: [ended], self._link.outbox: [told]})
+        also = {self._link.inbox: [ended], self._link.outbox: [told]}
+        failed = (
+            self._deps.firings.poisoned(inbound, text) if self._deps.firings and inbound.origin == SCHEDULED else ()
+        )
+        await self._tape.append([fact], also={**also, SCHEDULE_TAPE: failed} if failed else also)
+        if self._deps.firings is not None:
+            self._deps.firings.take(failed)
         self._deps.show(self._tape.session, TurnEnded("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))
@@ -184,7 +193,8 @@ class SessionRuntime:
     async def _turn(self, batch: Sequence[Accepted], *, old: bool) -> TurnResult:
         turn = await self._begin(batch, old=old)
         first = batch[0]
-        self._deps.show(turn.session, TurnStarted(first.id, first.inbound.message))
+        if turn.origin != SCHEDULED:  # whether there will be anything to say, and where, is not known yet
+            self._deps.show(turn.session, TurnStarted(first.id, first.inbound.message))
         with bind(session=turn.session, turn=turn.id):
             if turn.role is Role.STRANGER:  # since the message was accepted, its sender has lost the right to speak
                 result = LoopResult("silent", "")
@@ -270,7 +280,10 @@ class SessionRuntime:
             inbounds=list(batch),
             texts=self._deps.texts,
         )
-        turn.join = lambda: self._join(turn)
+        if first.origin != SCHEDULED:  # what a person says is not answered by a job, which may say nothing
+            turn.join = lambda: self._join(turn)
+        elif self._deps.firings is not None:
+            self._deps.firings.prepare(turn, first)
         return turn
 
     async def _join(self, turn: Turn) -> None:
@@ -364,17 +377,14 @@ class SessionRuntime:
         ids = [*(one.id for one in turn.inbounds), *self._edits]
         fork.stage(self._link.inbox, [done(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
-        files = tuple(turn.files) if result.status in ("answered", "silent") else ()
-        if text or files:
-            answered = first.inbound
-            quoted = answered.message or answered.external_id
-            out = Outbound(answered.channel, answered.chat, text, answered.thread, quoted, files)
-            parts = tuple(self._link.parts(out))
-            fork.stage(self._link.outbox, [intent(self._tape.session, turn.id, parts, inbound=first.id)])
+        said = Said(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
+        link = stage_said(turn, self._link, said, result.status, self._deps.firings)
         merged = await fork.merge()
         self._deps.show(turn.session, TurnEnded(result.status))
-        for entry in merged.staged.get(self._link.outbox, ()):
-            await self._deps.deliver(self._link.name, intent_from(entry))
+        if self._deps.firings is not None:
+            await self._deps.firings.merged(merged)
+        for entry in merged.staged.get(link.outbox, ()):
+            await self._deps.deliver(link.name, intent_from(entry))
         return TurnResult(turn.id, result.status, text, merged.delta)
 
 

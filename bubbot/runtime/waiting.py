@@ -14,7 +14,7 @@ from bubbot.channel import Deletion, Edit, Inbound
 from bubbot.runtime.router import is_command
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
-from bubbot.turn import Accepted, Changed, TurnResult
+from bubbot.turn import SCHEDULED, Accepted, Changed, TurnResult
 
 Busy = Literal["queue", "steer", "drop"]
 
@@ -39,7 +39,7 @@ class WaitingRules:
 
     def too_old(self, inbound: Inbound, now: datetime) -> bool:
         """Whether a message is too old to be answered. One without a readable time is not."""
-        sent = moment(inbound.time)
+        sent = moment(inbound.time) if inbound.origin != SCHEDULED else None  # a job has rules of its own for that
         return self.stale_after is not None and sent is not None and (now - sent).total_seconds() > self.stale_after
 
 
@@ -208,7 +208,8 @@ class WaitingLine:
 
 
 def _joins(waiting: Waiting) -> bool:
-    return not waiting.accepted.attempts and not is_command(waiting.accepted.inbound.text)
+    inbound = waiting.accepted.inbound
+    return not (waiting.accepted.attempts or inbound.origin == SCHEDULED or is_command(inbound.text))
 
 
 def _said(item: Waiting | Changed) -> Inbound | None:

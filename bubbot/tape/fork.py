@@ -79,6 +79,10 @@ class ForkedTape(TapeHandle):
         """What the merge will append, with the ids it will have."""
         return tuple(self._delta)
 
+    def staged(self, tape: str) -> tuple[TapeEntry, ...]:
+        """What the merge will append to another tape, as things stand."""
+        return tuple(entry for batch in self._others if batch.tape == tape for entry in batch.entries)
+
     async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
         """Appends to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
         stored: list[TapeEntry] = []

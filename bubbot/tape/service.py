@@ -51,7 +51,10 @@ class TapeService(TapeHandle):
         """Appends a batch durably, all or nothing (see `TapeStore.append`); `also` are entries of other tapes that
         go into the same transaction."""
         batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
-        others = [Batch(tape, tuple(self._stamped(entry) for entry in more)) for tape, more in also.items()]
+        others = [
+            Batch(tape, tuple(self._stamped(entry) for entry in more), keep_first=keep_first)
+            for tape, more in also.items()
+        ]
         self._live = None
         return (await self._store.append([batch, *others]))[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from bubbot.texts.en_schedule import SCHEDULE
 from bubbot.texts.language import Language, Sentence
 
 
@@ -172,5 +173,5 @@ _MEMORY: dict[str, Sentence] = {
     "nothing": "nothing",
 }
 
-ENGLISH = Language(_form, MappingProxyType({**_TURNS, **_GATE, **_COMMANDS, **_MODEL, **_MEMORY}))
+ENGLISH = Language(_form, MappingProxyType({**_TURNS, **_GATE, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE}))
 """English; errors, summaries and roles are English where they are made."""

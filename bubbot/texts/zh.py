@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from bubbot.texts.language import Language, Sentence
+from bubbot.texts.zh_schedule import SCHEDULE, SUMMARIES
 
 
 def _form(_count: int) -> str:
@@ -170,9 +171,9 @@ _ROLES = {"owner": "所有者", "admin": "管理员", "member": "成员", "stran
 
 CHINESE = Language(
     _form,
-    MappingProxyType({**_TURNS, **_GATE, **_COMMANDS, **_MODEL, **_MEMORY}),
+    MappingProxyType({**_TURNS, **_GATE, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE}),
     MappingProxyType(_REASONS),
-    MappingProxyType(_SUMMARIES),
+    MappingProxyType({**_SUMMARIES, **SUMMARIES}),
     MappingProxyType(_ROLES),
 )
 """Chinese."""

@@ -22,6 +22,8 @@ CHANGED = "inbox/changed"
 REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
 MARK = "inbox/mark"
+JOBS = ("schedule/added", "schedule/changed")
+"""Events of schedules that hold what people wrote."""
 NEWEST_LIMIT = 2_000
 """Messages among which the newest of each chat is looked for."""
 
@@ -59,6 +61,7 @@ def inbound_from(data: JsonObject) -> Inbound:
         quote=_quote(quote) if quote else None,
         group=data.get("group", ""),
         space=data.get("space", ""),
+        origin=data.get("origin", "human"),
     )
 
 
@@ -209,7 +212,7 @@ class SessionTraceView:
         """Every event that carries a session id."""
         return (
             TapeQuery(
-                tape, kinds=(Kind.EVENT,), names=(RECEIVED, UNPARSED, CHANGED, "outbox/intent", "outbox/preview")
+                tape, kinds=(Kind.EVENT,), names=(RECEIVED, UNPARSED, CHANGED, "outbox/intent", "outbox/preview", *JOBS)
             ),
         )
 

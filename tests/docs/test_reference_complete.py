@@ -25,6 +25,7 @@ from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
 from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
+from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
 from bubbot.views.context import SELECTORS
@@ -123,6 +124,7 @@ def _tools() -> list[Tool]:
         *memory_tools(retention_days=30, recent_days=7),
         *result_tools(),
         *file_tools(0),
+        *schedule_tools(unused),
     ]
 
 
@@ -181,7 +183,7 @@ SCRIPT = {
 }
 SAID = [
     "hello", "which colour", "so long", "silence", ",memory.save tea", ",new", ",resume session/start",
-    ",correct 3 hi", ",retry", ",handoff phase/x words", ",nonsense", ",why yes", ",reset archive", ",reset erase", "hello again",
+    ",remind in 5m: tea", ",schedule.chat quiet=22:00-07:00", ",correct 3 hi", ",retry", ",handoff phase/x words", ",nonsense", ",why yes", ",reset archive", ",reset erase", "hello again",
 ]  # fmt: skip
 
 

@@ -154,7 +154,9 @@ async def main(home: Path, point: str, broken: str) -> None:
     async with open_daemon(load(home=home), Home(home), wrap=wrap) as daemon:
         await daemon.app.recover_all()
         daemon.manager.start(daemon.app.group.create_task)
+        keeping = daemon.keep_time()
         await ending.wait()
+        keeping.cancel()
         await daemon.manager.end(Grace(turns=5.0, deliveries=5.0))
 
 

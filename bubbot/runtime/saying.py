@@ -1,0 +1,50 @@
+"""What a turn says in the end, and where: staged to be merged with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bubbot.channel import File, Outbound
+from bubbot.outbox import intent
+from bubbot.runtime.link import ChannelLink
+from bubbot.schedule.changes import SCHEDULE_TAPE
+from bubbot.schedule.firing import Firings
+from bubbot.turn import SCHEDULED, Accepted, Status, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A text and files; `answered` is the first inbound that they answer."""
+
+    text: str
+    files: tuple[File, ...]
+    answered: Accepted
+
+
+def stage_said(turn: Turn, link: ChannelLink, said: Said, status: Status, firings: Firings | None) -> ChannelLink:
+    """Stages the intended message, where there is one, and returns the link of the channel that is to deliver it."""
+    if turn.origin == SCHEDULED:
+        return _scheduled(turn, link, said, status, firings) if firings else link
+    inbound = said.answered.inbound
+    if said.text or said.files:
+        quoted = inbound.message or inbound.external_id
+        out = Outbound(inbound.channel, inbound.chat, said.text, inbound.thread, quoted, said.files)
+        parts = tuple(link.parts(out))
+        turn.tape.stage(link.outbox, [intent(turn.session, turn.id, parts, inbound=said.answered.id)])
+    return link
+
+
+def _scheduled(turn: Turn, link: ChannelLink, said: Said, status: Status, firings: Firings) -> ChannelLink:
+    """What a job says quotes nothing, and may go to another chat."""
+    ending = firings.ends(turn, said.answered.inbound, status, said.text)
+    if ending.facts:
+        turn.tape.stage(SCHEDULE_TAPE, ending.facts)
+    place = ending.place
+    if place is None or not (ending.text or said.files):
+        return link
+    link = link.other(place.channel) or link
+    if link.name != place.channel:
+        return link
+    out = Outbound(place.channel, place.chat, ending.text, place.thread, "", said.files)
+    turn.tape.stage(link.outbox, [intent(turn.session, turn.id, tuple(link.parts(out)))])
+    return link

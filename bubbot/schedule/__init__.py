@@ -1,0 +1,1 @@
+"""Schedules: when jobs are due, the facts about them, and keeping time over those."""

@@ -1,0 +1,82 @@
+"""What the clock on a wall shows, and when: time zones and their changes. Pure.
+
+One rule covers both changes of a clock: a time of day comes when the clock first reaches or passes it. A time that is
+skipped in spring comes at the change, one that is repeated in autumn comes the first time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+
+SHIFT = timedelta(hours=26)
+"""More than any clock was ever put forward or back at once: a zone may skip a whole day."""
+
+
+def wall_of(instant: datetime, zone: tzinfo) -> datetime:
+    """What the clock shows at an instant, without a zone."""
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def comes(wall: datetime, zone: tzinfo) -> datetime:
+    """The instant, in UTC, at which the clock of the zone first shows this time or a later one."""
+    instant = _at(wall, zone, 0)
+    if wall_of(instant, zone) == wall:
+        return instant
+    # The time is skipped: the clock jumps past it somewhere between these two.
+    low, high = sorted((_at(wall, zone, 1), instant))
+    while wall_of(low, zone) >= wall:
+        low -= timedelta(hours=1)
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) // 2
+        middle = middle.replace(microsecond=0)
+        if middle <= low:
+            break
+        if wall_of(middle, zone) >= wall:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def second_pass(after: datetime, zone: tzinfo) -> tuple[datetime, datetime, datetime] | None:
+    """Where the clock is put back within a day of an instant: when that is, and the times it then shows again, from
+    and to. None where it is not."""
+    if _offset(after - timedelta(hours=4), zone) <= _offset(after + timedelta(hours=4), zone):
+        return None  # by far the most
+    for start in _hours(after - timedelta(hours=3), after + timedelta(hours=3)):
+        end = start + timedelta(hours=1)
+        if _offset(end, zone) < _offset(start, zone):
+            change = _change(start, end, zone)
+            back = _offset(start, zone) - _offset(end, zone)
+            begins = wall_of(change, zone)
+            if change + back > after:
+                return change, begins, begins + back
+    return None
+
+
+def _hours(first: datetime, last: datetime) -> Iterator[datetime]:
+    moment = first.replace(minute=0, second=0, microsecond=0)
+    while moment < last:
+        yield moment
+        moment += timedelta(hours=1)
+
+
+def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
+    """The first second of the new offset between two instants of different ones."""
+    new = _offset(high, zone)
+    while high - low > timedelta(seconds=1):
+        middle = (low + (high - low) // 2).replace(microsecond=0)
+        if _offset(middle, zone) == new:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta()
+
+
+def _at(wall: datetime, zone: tzinfo, fold: int) -> datetime:
+    return wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)

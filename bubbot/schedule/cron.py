@@ -1,0 +1,178 @@
+"""Five-field cron expressions with the meaning that people know from crontab. Pure.
+
+Sunday is 0 and 7; where both day fields are restricted, either of them is enough; a field that begins with `*` counts as
+not restricted. A job that names its hours runs once for each time of day, also when the clock is changed; one for every
+hour follows the hours that really pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from types import MappingProxyType
+
+from bubbot.schedule.clock import comes, second_pass, wall_of
+from bubbot.schedule.refusal import refused
+
+HORIZON = 41
+"""Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on a given
+day of the week forty."""
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+NICKNAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "@yearly": "0 0 1 1 *",
+        "@annually": "0 0 1 1 *",
+        "@monthly": "0 0 1 * *",
+        "@weekly": "0 0 * * 0",
+        "@daily": "0 0 * * *",
+        "@midnight": "0 0 * * *",
+        "@hourly": "0 * * * *",
+    }
+)
+_ITEM = re.compile(r"(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d{1,4}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """`name` of the sentence that says what it is; the numbers it takes; words for them, from `low` on."""
+
+    name: str
+    low: int
+    high: int
+    words: tuple[str, ...] = ()
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day", 1, 31),
+    _Field("month", 1, 12, MONTHS),
+    _Field("weekday", 0, 7, WEEKDAYS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """What each field allows, ascending; weekdays are 0 (Sunday) to 6. `either`: one of the day fields is enough."""
+
+    text: str
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+    either: bool
+
+    @property
+    def every_hour(self) -> bool:
+        """Whether it names no time of day: it follows the hours that pass."""
+        return len(self.hours) == 24
+
+    def next(self, after: datetime, zone: tzinfo) -> datetime | None:
+        """The first instant after this one, in UTC; None where there is none within `HORIZON` years."""
+        for wall in self.walls(wall_of(after, zone)):
+            if (instant := comes(wall, zone)) > after:
+                found: datetime | None = instant
+                break
+        else:
+            found = None
+        again = self._again(after, zone) if self.every_hour else None
+        return min(found, again) if found and again else found or again
+
+    def _again(self, after: datetime, zone: tzinfo) -> datetime | None:
+        """The first time that the clock shows again, after it was put back."""
+        if (passed := second_pass(after, zone)) is None:
+            return None
+        change, begins, ends = passed
+        for wall in self.walls(begins):
+            if wall >= ends:
+                return None
+            if (instant := change + (wall - begins)) > after:
+                return instant
+        return None
+
+    def walls(self, start: datetime) -> Iterator[datetime]:
+        """The times of day that match, from the minute of `start` on, as a clock shows them."""
+        first = start.replace(second=0, microsecond=0)
+        day = first.replace(hour=0, minute=0)
+        last = day.year + HORIZON
+        while day.year <= min(last, 9990):
+            if day.month not in self.months:
+                day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+                continue
+            if self._on(day):
+                for hour in self.hours:
+                    for minute in self.minutes:
+                        if (wall := day.replace(hour=hour, minute=minute)) >= first:
+                            yield wall
+            day += timedelta(days=1)
+
+    def _on(self, day: datetime) -> bool:
+        by_date, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return by_date or by_name if self.either else by_date and by_name
+
+
+def parse_cron(text: str) -> Cron:
+    """The expression. Raises `ScheduleRefused` that names the field and what it takes."""
+    given = " ".join(text.split())
+    if given.startswith("@"):
+        if given.lower() not in NICKNAMES:
+            raise refused("cron_nickname", given=given, names=", ".join(NICKNAMES))
+        fields = NICKNAMES[given.lower()].split()
+    else:
+        fields = given.split()
+    if len(fields) != 5:
+        raise refused("cron_fields", given=given, number=len(fields))
+    minutes, hours, days, months, weekdays = (_parsed(part, field) for part, field in zip(fields, _FIELDS, strict=True))
+    either = not (fields[2].startswith("*") or fields[4].startswith("*"))
+    made = Cron(given, minutes, hours, days, months, tuple(sorted({one % 7 for one in weekdays})), either)
+    if next(made.walls(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a time on a wall
+        raise refused("cron_never", given=given)
+    return made
+
+
+def _parsed(text: str, field: _Field) -> tuple[int, ...]:
+    found: set[int] = set()
+    for item in text.split(","):
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            raise refused(f"cron_{field.name}", given=text)
+        found |= _numbers(match, field, text)
+    return tuple(sorted(found))
+
+
+def _numbers(match: re.Match[str], field: _Field, text: str) -> set[int]:
+    step = int(match["step"]) if match["step"] else 1
+    if match["low"] == "*":
+        if match["high"]:
+            raise refused(f"cron_{field.name}", given=text)
+        low, high = field.low, 6 if field.name == "weekday" else field.high
+    else:
+        low = _number(match["low"], field, text)
+        high = _number(match["high"], field, text) if match["high"] else low
+        if match["step"] and not match["high"]:
+            raise refused("cron_step_alone", given=text, low=match["low"], high=field.high, step=step)
+    if step < 1 or step > field.high - field.low + 1:
+        raise refused("cron_step", given=text, step=step)
+    if field.name == "weekday" and high < low:  # fri-mon goes past the end of the week
+        high += 7
+        return {one % 7 for one in range(low, high + 1, step)}
+    if high < low:
+        raise refused("cron_backwards", given=text)
+    return set(range(low, high + 1, step))
+
+
+def _number(word: str, field: _Field, text: str) -> int:
+    if word.isdigit() and len(word) <= 2 and field.low <= int(word) <= field.high:
+        return int(word)
+    if word.lower() in field.words:
+        return field.words.index(word.lower()) + field.low
+    raise refused(f"cron_{field.name}", given=text)
+
+
+def instant_text(instant: datetime) -> str:
+    """An instant as keys and facts name it: UTC, to the second."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

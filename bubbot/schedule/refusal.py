@@ -1,0 +1,16 @@
+"""Saying no to a schedule, in the language of the chat."""
+
+from __future__ import annotations
+
+from bubbot.errors import ScheduleRefused
+from bubbot.texts import Texts
+
+
+def refused(sentence: str, **values: object) -> ScheduleRefused:
+    """The error with the sentence of this name; `told` says it in another language."""
+    return ScheduleRefused(Texts().say(sentence, **values), sentence, values)
+
+
+def told(error: ScheduleRefused, texts: Texts) -> str:
+    """The error as a sentence in this language."""
+    return texts.say(error.sentence, **error.values)

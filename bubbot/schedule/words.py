@@ -1,0 +1,124 @@
+"""A schedule in words, in the language of the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, tzinfo
+
+from bubbot.schedule.clock import wall_of
+from bubbot.schedule.cron import Cron
+from bubbot.schedule.when import At, Every, When
+from bubbot.texts import Texts
+
+TIMES_LISTED = 8
+"""Times of day that are told one by one."""
+_ALL_DAYS, _WORKDAYS = 7, (1, 2, 3, 4, 5)
+
+
+def in_words(when: When, zone: tzinfo, texts: Texts) -> str:
+    """The schedule and its zone."""
+    if isinstance(when, At):
+        words = texts.say("w_once", moment=moment_words(when.due(zone), zone, texts))
+    elif isinstance(when, Every):
+        length = length_words(when.seconds or when.days * 86400, texts)
+        words = texts.say("w_every", length=length.strip(), anchor=_minute(when.anchor, zone))
+    else:
+        words = _cron(when, texts)
+    return texts.say("w_in_zone", words=words, zone=str(zone))
+
+
+def moment_words(instant: datetime, zone: tzinfo, texts: Texts) -> str:
+    """A moment with its day of the week, as the clock of the zone shows it."""
+    weekday = texts.say(f"weekday_{wall_of(instant, zone).isoweekday() % 7}")
+    return texts.say("w_moment", weekday=weekday, moment=_minute(instant, zone))
+
+
+def length_words(seconds: int, texts: Texts) -> str:
+    """A length of time, in its two largest units."""
+    found: list[str] = []
+    units = (("weeks", 604800), ("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+    for unit, size in units:
+        if seconds >= size and len(found) < 2:
+            found.append(texts.say(f"w_{unit}", count=seconds // size))
+            seconds %= size
+    return " ".join(one.strip() for one in found) or texts.say("w_seconds", count=0)
+
+
+def late_words(late: timedelta, texts: Texts) -> str:
+    """How late something is, to the minute."""
+    return length_words(int(late.total_seconds()) // 60 * 60, texts)
+
+
+def _minute(instant: datetime, zone: tzinfo) -> str:
+    shown = wall_of(instant, zone)
+    return shown.strftime("%Y-%m-%d %H:%M:%S" if shown.second else "%Y-%m-%d %H:%M")
+
+
+def _cron(cron: Cron, texts: Texts) -> str:
+    months = ""
+    if len(cron.months) < 12:
+        months = texts.say("w_months", months=_ranges(cron.months, texts, "month_"))
+    times, often = _times(cron, texts)
+    sentence = "w_cron_often" if often else "w_cron"
+    days = _days(cron, texts)
+    if often and days == texts.say("w_daily") and not months:
+        return times
+    return " ".join(texts.say(sentence, days=days, times=times, months=months).split(" "))
+
+
+def _times(cron: Cron, texts: Texts) -> tuple[str, bool]:
+    """The times of day, and whether they are rather a pace."""
+    minutes, hours = cron.minutes, cron.hours
+    if len(hours) * len(minutes) <= TIMES_LISTED:
+        shown = [f"{hour:02}:{minute:02}" for hour in hours for minute in minutes]
+        return texts.say("w_at", times=_listed(shown, texts)), False
+    if len(minutes) == 60:
+        pace = texts.say("w_each_minute")
+    elif (step := _step(minutes)) is not None:
+        pace = texts.say("w_step", count=step)
+    else:
+        pace = ""
+    if len(hours) == 24:
+        return pace or texts.say("w_each_hour", minutes=_ranges(minutes, texts)), True
+    within = pace or texts.say("w_minute_list", minutes=_ranges(minutes, texts))
+    return texts.say("w_in_hours", minutes=within, hours=_ranges(hours, texts)), True
+
+
+def _step(minutes: Sequence[int]) -> int | None:
+    """The step of minutes that divide the hour evenly."""
+    step = 60 // len(minutes)
+    return step if tuple(minutes) == tuple(range(0, 60, step)) and 60 % len(minutes) == 0 and step < 60 else None
+
+
+def _days(cron: Cron, texts: Texts) -> str:
+    by_date, by_name = len(cron.days) < 31, len(cron.weekdays) < _ALL_DAYS
+    dates = texts.say("w_dates", days=_ranges(cron.days, texts)) if by_date else ""
+    names = _ranges(cron.weekdays, texts, "weekday_") if by_name else ""
+    if by_date and by_name:
+        return texts.say("w_either" if cron.either else "w_both", dates=dates, days=names)
+    if by_date:
+        return dates
+    if not by_name:
+        return texts.say("w_daily")
+    return texts.say("w_weekdays") if cron.weekdays == _WORKDAYS else texts.say("w_on", days=names)
+
+
+def _ranges(numbers: Sequence[int], texts: Texts, names: str = "") -> str:
+    """Numbers, or what they are called, with runs of three and more as ranges."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown: list[str] = []
+    for run in runs:
+        words = [texts.say(f"{names}{one}") if names else str(one) for one in run]
+        shown += [words[0] + texts.say("w_to") + words[-1]] if len(run) > 2 else words
+    return _listed(shown, texts)
+
+
+def _listed(words: Sequence[str], texts: Texts) -> str:
+    if len(words) < 2:
+        return "".join(words)
+    return texts.say("w_comma").join(words[:-1]) + texts.say("w_and") + words[-1]

@@ -1,0 +1,85 @@
+"""Putting schedules together: the book of jobs, what turns ask about them, and what keeps time over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from bubbot.channel import Inbound, Outbound, Role
+from bubbot.errors import ConfigError
+from bubbot.gateway.line import Line
+from bubbot.runtime.link import ChannelLink
+from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
+from bubbot.schedule.firing import Firings, missed_text
+from bubbot.settings_model import ScheduleSettings
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import NewId, TapeService
+from bubbot.texts import Texts
+from bubbot.views.schedule import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Timekeeping:
+    """Schedules over the lines of a bot. Jobs are loaded by whoever starts it, after recovery."""
+
+    book: ScheduleBook
+    firings: Firings
+    lines: Mapping[str, Line]
+    texts: Texts
+
+    def keeper(self) -> Any:
+        """What keeps time, while its `run` runs. The library is loaded here, by a process that keeps time."""
+        made: Any = import_module("bubbot.schedule.keeper")
+        return made.Keeper(self.book, self.fire, tell=self.tell)
+
+    async def fire(self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
+        """A firing goes through the same door as a message."""
+        return await self._line(inbound.channel).gate.accept(inbound, also) is not None
+
+    async def tell(self, standing: Standing, key: str, facts: Sequence[TapeEntry]) -> None:
+        """Says that a job was missed, with its facts in the same transaction."""
+        place, line = standing.job.target, self._line(standing.job.target.channel)
+        out = Outbound(place.channel, place.chat, missed_text(standing, self.texts), place.thread)
+        parts = tuple(line.link.parts(out))
+        await line.deliver(await line.outbox.say(standing.job.session, key, parts, {SCHEDULE_TAPE: facts}))
+
+    def _line(self, channel: str) -> Line:
+        if (line := self.lines.get(channel)) is None:
+            raise ConfigError(f"no channel {channel} runs here")
+        return line
+
+
+def timekeeping(
+    tape: TapeService,
+    lines: Mapping[str, Line],
+    settings: ScheduleSettings,
+    texts: Texts,
+    *,
+    now: Clock,
+    new_id: NewId,
+    zone: str,
+) -> Timekeeping:
+    """Schedules of a bot with these lines, which learn of each other. `zone`: the deployment's."""
+    limits = Limits(settings.per_chat, settings.failures, settings.endless)
+    book = ScheduleBook(tape, now=now, new_id=new_id, zone=zone, limits=limits)
+    links: dict[str, ChannelLink] = {}
+    for name, line in lines.items():
+        links[name] = line.link = replace(line.link, other=links.get)
+        line.deliverer.gone = _gone(book, name)
+
+    def role_of(inbound: Inbound) -> Role:
+        link = links.get(inbound.channel)
+        return link.role(inbound) if link else Role.STRANGER
+
+    return Timekeeping(book, Firings(book, role_of), lines, texts)
+
+
+def _gone(book: ScheduleBook, channel: str) -> Any:
+    async def gone(chat: str, reason: str) -> None:
+        await book.gone(channel, chat, reason)
+
+    return gone

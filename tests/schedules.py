@@ -1,0 +1,167 @@
+"""A bot with schedules whose clock is that of a virtual loop: days pass at once, and both clocks of the keeper agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, cast
+from unittest.mock import patch
+
+from bubbot.model import Model
+from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
+from bubbot.schedule.keeper import Keeper
+from bubbot.settings_model import ScheduleSettings
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
+from bubbot.tools.schedule import schedule_tools
+from bubbot.wiring_schedule import Timekeeping, timekeeping
+from tests.doubles import CountingIds, SteppingClock
+from tests.turns import Bench, KeptChannel, Options, running
+
+NOON = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)  # a Sunday
+
+
+@dataclass
+class WallClock:
+    """What the clock on the wall shows: the loop's own time from `start` on, plus what it was put forward."""
+
+    start: datetime = NOON
+    forward: timedelta = field(default_factory=timedelta)
+
+    def __call__(self) -> datetime:
+        return self.start + timedelta(seconds=asyncio.get_running_loop().time()) + self.forward
+
+
+@contextmanager
+def scheduler_reads(clock: WallClock) -> Iterator[None]:
+    """APScheduler looks at this clock too."""
+
+    class Shown(datetime):
+        """The time on the wall."""
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return clock().astimezone(tz or UTC)
+
+    with patch("apscheduler.schedulers.base.datetime", Shown):
+        yield
+
+
+@dataclass
+class Timed:
+    """A bench with schedules; `keeping` is the keeper at work."""
+
+    bench: Bench
+    time: Timekeeping
+    clock: WallClock
+    keeping: asyncio.Task[None] | None = None
+
+    @property
+    def book(self) -> ScheduleBook:
+        return self.time.book
+
+    @property
+    def texts(self) -> list[str]:
+        """What people have read."""
+        return self.bench.channel.texts
+
+    def start(self) -> None:
+        """Begins to keep time."""
+        keeper: Keeper = self.time.keeper()
+        self.keeping = asyncio.create_task(keeper.run())
+
+    async def stop(self) -> None:
+        """Keeps time no more."""
+        if self.keeping is not None:
+            self.keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.keeping
+            self.keeping = None
+
+    async def passes(self, **length: float) -> None:
+        """Lets time pass, and what it brings be done."""
+        await asyncio.sleep(timedelta(**length).total_seconds())
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        """Returns when no turn runs and nothing is delivered."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await self.bench.app.idle()
+        await self.bench.deliverer.idle()
+
+    async def say(self, text: str, **given: Any) -> str:
+        """Says something, and returns what is answered."""
+        return (await (await self.bench.post(text, **given))).text
+
+    async def job(self) -> str:
+        """The id of the newest job."""
+        return list(self.book.state.jobs)[-1]
+
+    async def facts(self, *names: str) -> list[TapeEntry]:
+        """The facts of schedules, of these names or all."""
+        found = (await self.bench.store.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
+        return [one for one in found if not names or (one.name or "").partition("/")[2] in names]
+
+    async def names(self) -> list[str]:
+        """The names of all facts."""
+        return [(one.name or "").partition("/")[2] for one in await self.facts()]
+
+
+@asynccontextmanager
+async def timed(
+    store: TapeStore,
+    model: Model,
+    options: Options | None = None,
+    *,
+    clock: WallClock | None = None,
+    channel: KeptChannel | None = None,
+    life: str = "first",
+    zone: str = "UTC",
+    limits: Limits | None = None,
+    keep: bool = True,
+) -> AsyncIterator[Timed]:
+    """A bot whose keeper is at work, unless not to `keep` time. Two over one store are two processes."""
+    clock = clock or WallClock()
+    options, ids = options or Options(), CountingIds(f"{life}-x")
+    tape = TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids)
+    short = (f"{number:06x}" for number in range(0xA1, 0xFFFFFF))
+    given = limits or Limits()
+    settings = ScheduleSettings(per_chat=given.per_chat, failures=given.failures, endless=given.endless)
+    made: list[Timekeeping] = []
+
+    class Later:
+        """The book, which is made with the lines."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(made[0].book, name)
+
+    tools = schedule_tools(cast("ScheduleBook", Later()))
+    stepping = cast("SteppingClock", clock)
+    chosen = replace(options, tools=[*options.tools, *tools], clock=stepping)
+    with scheduler_reads(clock):
+        async with running(store, model, chosen, channel=channel, life=life) as bench:
+            lines = {bench.channel.name: bench.line}
+            made.append(
+                timekeeping(tape, lines, settings, Texts(), now=clock, new_id=lambda: next(short) + life, zone=zone)
+            )
+            bench.app._deps = replace(bench.app._deps, firings=made[0].firings)
+            bench.app._links = {bench.channel.name: bench.line.link}
+            time = Timed(bench, made[0], clock)
+            recovered = await bench.recover()
+            await made[0].book.load()
+            await bench.deliverer.resume(queued=bench.line.rules.queued)
+            bench.line.take_up(recovered)
+            if keep:
+                time.start()
+            try:
+                yield time
+            finally:
+                await time.stop()
