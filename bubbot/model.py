@@ -92,6 +92,27 @@ class Usage:
     cost: float | None = None
 
 
+NANO = 10**9
+"""Of these a US dollar has: amounts are whole numbers of them, so that sums do not depend on their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
+    known."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    def nano(self, usage: Usage) -> int:
+        """What these tokens cost, in billionths of a dollar."""
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        reading = self.input if self.cached is None else self.cached
+        dollars = (usage.input_tokens - cached) * self.input + cached * reading + usage.output_tokens * self.output
+        return round(dollars * (NANO // 1_000_000))
+
+
 @dataclass(frozen=True, slots=True)
 class Count:
     """Tokens of a request that was not sent yet. `by` names the tokenizer that counted them.

@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
+from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
 from bubbot.settings_model import AttachmentSettings, Section
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
@@ -131,6 +132,7 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
+    budget: BudgetSettings = BudgetSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
@@ -174,8 +176,10 @@ class Setting:
 
 def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
-    tables: dict[str, type[Section]] = {**_SECTIONS, "channels.<name>": ChannelSettings}
-    tables["channels.<name>.guilds.<id>"] = GuildSettings
+    tables: dict[str, type[Section]] = {}
+    for name, section_type in _SECTIONS.items():
+        tables |= {name: section_type, **(BUDGET_TABLES if name == "budget" else {})}
+    tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
         for key, field in model.model_fields.items():
             default = None if field.is_required() else field.default

@@ -31,7 +31,9 @@ from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import Composer, ComposeSettings
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.metering import BudgetMeter, Thrifty
 from bubbot.runtime.models import SessionModels
+from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.recovery import Recovered, recover
@@ -49,9 +51,11 @@ from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools, typed_commands
 from bubbot.tools.tape import tape_tools
+from bubbot.tools.usage import usage_tool
 from bubbot.turn import Turn, TurnResult
 from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
+from bubbot.wiring_budget import Purse, open_purse
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names
 
@@ -219,11 +223,11 @@ async def open_bot(
             stack.push_async_callback(transcriber.aclose)
         group = await stack.enter_async_context(task_group())
         commands: list[CommandInfo] = []
-        made = await lines(
-            Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), Given(now, new_id))
-        )
+        given, texts = Given(now, new_id), _texts(settings)
+        made = await lines(Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given))
         by_name = {line.channel.name: line for line in made}
-        ports = _Ports(store, models, by_name, workspace, _texts(settings), transcriber)
+        purse = await open_purse(settings, lambda name: _service(store, name), given, by_name, texts)
+        ports = _Ports(store, models, by_name, workspace, texts, transcriber, purse)
         runtime, toolbox = _assembled(settings, home, ports, group, wrap)
         commands += typed_commands(toolbox, ports.texts)
         yield App(store, opened, models, runtime, ports.lines, workspace, commands, group)
@@ -237,6 +241,7 @@ class _Ports:
     workspace: str
     texts: Texts
     transcriber: LazyModel | None
+    purse: Purse
 
 
 def _assembled(
@@ -255,11 +260,12 @@ def _assembled(
         new_id=new_id,
         zone=ZoneInfo(settings.bot.timezone),
         retention_days=settings.memory.retention_days,
-        limit=asyncio.Semaphore(CONCURRENT_TURNS),
+        places=Places(CONCURRENT_TURNS),
         deliver=deliver,
         show=show,
         texts=texts,
         intake=intake_of(settings, ports.transcriber, texts),
+        pace=ports.purse.pace,
     )
 
     def tape(session: str) -> TapeService:
@@ -273,11 +279,11 @@ def _assembled(
 
 def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
-    models, channels = ports.models, {name: line.channel for name, line in ports.lines.items()}
+    purse, models, channels = ports.purse, ports.models, {name: line.channel for name, line in ports.lines.items()}
     traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
-        models.of,
+        Thrifty(models.of, models.named, purse.budget, settings.budget.cheaper).of,
         ComposeSettings(
             settings.context.selector,
             prompt,
@@ -304,6 +310,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),
+            usage_tool(purse.ledger),
             *file_tools(settings.attachments.max_bytes),
             *wrap.tools,
         ]
@@ -311,7 +318,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
     calls = CallRunner(toolbox, ToolSettings(settings.tools.timeout, settings.tools.result_limit), show)
     commands = CommandRunner(toolbox, calls, time.monotonic)
     limits = RunnerSettings(settings.model.max_steps, settings.model.timeout)
-    runner = ModelRunner(composer, calls, limits, time.monotonic, show)
+    runner = ModelRunner(composer, calls, limits, time.monotonic, show, meter=BudgetMeter(purse.budget))
 
     async def has_model(turn: Turn) -> bool:
         try:

@@ -29,6 +29,7 @@ from bubbot.runtime.intake import Intake
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
+from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
@@ -330,7 +331,7 @@ async def _bench(
         new_id=new_id,
         zone=options.zone,
         retention_days=30,
-        limit=asyncio.Semaphore(options.at_once),
+        places=Places(options.at_once),
         deliver=lambda _, intent: line.deliver(intent),
         show=show,
         texts=options.texts,

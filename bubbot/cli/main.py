@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command] = {
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
     "access": Command("say who may speak with the bot", "bubbot.cli.access"),
+    "usage": Command("show which models were asked and what that cost", "bubbot.cli.usage"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from bubbot.channel import Inbound, Outbound, Role, TurnEnded, TurnStarted
-from bubbot.errors import BubbotError, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import BubbotError, ModelNotAsked, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
@@ -18,6 +18,7 @@ from bubbot.runtime.changes import change_entries
 from bubbot.runtime.intake import Taken, attachments_of
 from bubbot.runtime.link import ChannelLink, SessionDeps
 from bubbot.runtime.loop import LoopResult
+from bubbot.runtime.metering import not_asked
 from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
 from bubbot.runtime.router import is_command
 from bubbot.runtime.waiting import Waiting, WaitingLine
@@ -53,6 +54,8 @@ class SessionRuntime:
         self._running: asyncio.Task[LoopResult] | None = None
         self._writing = asyncio.Lock()
         self._stop_asked = False
+        self._refused: ModelNotAsked | None = None
+        self._woken = asyncio.Event()
         self._paused = False
         self._started = False
 
@@ -89,6 +92,7 @@ class SessionRuntime:
         self._stop_asked = bool(self._line.messages or self._batch)
         if self._taking is not None:
             self._taking.cancel()
+        self._woken.set()
         return self._stop_asked
 
     def awaits(self, message: str) -> bool:
@@ -106,6 +110,7 @@ class SessionRuntime:
     def pause(self) -> None:
         """No further turn begins."""
         self._paused = True
+        self._woken.set()
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[TapeService]:
@@ -129,9 +134,13 @@ class SessionRuntime:
                 self._applying = None
                 continue
             await self._take(lambda: [one for one in self._line.ahead(self._deps.now()) if not one.attempts])
-            async with self._link.chat_limit(self._tape.session), self._deps.limit, self._writing:
+            self._refused = await self._deps.pace.wait(self._line.ahead(self._deps.now()), self._woken)
+            async with self._link.chat_limit(self._tape.session), self._deps.places.place(self._crowded), self._writing:
                 if not self._paused:
                     await self._next()
+
+    async def _crowded(self, before: int) -> None:
+        await self._deps.pace.crowded(self._line.ahead(self._deps.now()), before)
 
     async def _next(self) -> None:
         """One turn, for what it takes from the line."""
@@ -185,6 +194,8 @@ class SessionRuntime:
                 result = LoopResult("silent", "")
             elif old:
                 result = LoopResult("too_old", too_old_text(turn.texts, batch))
+            elif self._refused is not None:
+                result = LoopResult("failed", await not_asked(turn, self._refused))
             elif max(one.attempts for one in batch) >= ATTEMPTS:
                 gave_up = turn.texts.say("gave_up")
                 await turn.tape.append([make.error("interrupted", gave_up)])
@@ -338,6 +349,8 @@ class SessionRuntime:
             return LoopResult("stopped", stopped)
         except StoreError:
             raise  # nothing can be recorded; the fork is durable as far as it got
+        except ModelNotAsked as error:
+            return LoopResult("failed", await not_asked(turn, error))
         except BubbotError as error:
             await turn.tape.append([make.error(error.kind, clean(str(error)))])
             log.info("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})

@@ -8,6 +8,7 @@ import string
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ from bubbot.runtime.opening import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import LANGUAGES, Texts
 from bubbot.texts.language import Language, Sentence
+from bubbot.tools.usage import usage_tool
 from bubbot.turn import Accepted
 from tests.docs.pages import ROOT
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
@@ -81,7 +83,9 @@ class TestLanguages:
     @pytest.mark.parametrize("tag", OTHERS)
     def test_the_commands_of_the_bot_have_a_summary_and_roles_a_name(self, tag: str) -> None:
         language = LANGUAGES[tag]
-        assert set(language.summaries) == {one.name for one in toolbox(ScriptedModel())}
+        unused: Any = None
+        tools = [*toolbox(ScriptedModel()), usage_tool(unused)]
+        assert set(language.summaries) == {one.name for one in tools}
         assert set(language.roles) == set(Role)
 
     @pytest.mark.parametrize("tag", OTHERS)
