@@ -28,6 +28,7 @@ from bubbot.runtime.compose import Composer, ComposeSettings
 from bubbot.runtime.intake import Intake
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show, show_nothing
@@ -185,6 +186,7 @@ class Options:
     rules: LineRules | None = None
     clock: SteppingClock | None = None
     health: Callable[[], Mapping[str, Health]] = no_health
+    meter: Meter | None = None
 
 
 @dataclass
@@ -370,7 +372,7 @@ def _loop(
     )
     runner = CallRunner(found, options.calls, options.show)
     commands = CommandRunner(found, runner, lambda: 0.0)
-    steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show)
+    steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show, meter=options.meter)
 
     async def has_model(_: Turn) -> bool:
         return not isinstance(model, UnconfiguredModel)
