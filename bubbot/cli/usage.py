@@ -60,7 +60,7 @@ async def _told(ledger: Ledger, args: argparse.Namespace) -> str:
     texts = Texts()
     lines = [*ledger.report(texts, period, found, words, 10**9)]
     limits = await ledger.limits(texts, [("chat", args.chat)] if args.chat else None)
-    return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]))
+    return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]), keep="\n")
 
 
 def _as_json(ledger: Ledger, period: Period, found: Spending, words: list[str]) -> dict[str, Any]:

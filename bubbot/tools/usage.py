@@ -99,7 +99,7 @@ class Ledger:
             input=f"{one.input_tokens:,}",
             cached=f"{one.cached_tokens:,}",
             output=f"{one.output_tokens:,}",
-            entries=f"#{first}" if first == last else f"#{first}–#{last}",
+            entries=f"#{first}" if first == last else f"#{first} … #{last}",
         )
 
     def report(self, texts: Texts, period: Period, found: Spending, by: Sequence[str], most: int) -> Iterator[str]:
