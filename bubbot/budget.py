@@ -71,14 +71,19 @@ class Limit:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
-    `("bot", "")`. `price` is what a model costs, None where nobody knows; `answer` the tokens an answer is reckoned at;
-    `warn_at` the share at which the owner is told; `loud` the channels where everybody is told every time."""
+    `("bot", "")`. `decided` is the price of a model that the deployment set, `listed` the one of a list, None where nobody
+    knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where everybody is told every time."""
 
     limits: Mapping[tuple[str, str], Limit] = field(default_factory=dict)
-    price: Callable[[str], Price | None] = lambda _: None
+    decided: Callable[[str], Price | None] = lambda _: None
+    listed: Callable[[str], Price | None] = lambda _: None
     answer: Callable[[str], int] = lambda _: 4096
     warn_at: float = 0.8
     loud: frozenset[str] = frozenset()
+
+    def price(self, model: str) -> Price | None:
+        """What a model costs as far as that is known before the call."""
+        return self.decided(model) or self.listed(model)
 
     def limit(self, scope: str, name: str) -> Limit | None:
         """The limit that holds for one; None where there is none."""
@@ -112,7 +117,7 @@ class Call:
         """The tokens, and whether they are an estimate. What was cut off is reckoned by what was heard of it; a call
         that failed before anything came is free at every provider."""
         told = self.reply.usage if self.reply else Usage()
-        if told.input_tokens or told.output_tokens:
+        if told.input_tokens or told.output_tokens or told.cost is not None:
             return told, False
         if self.reply is None and self.status == "failed" and not self.heard:
             return Usage(), False
@@ -248,7 +253,7 @@ class Budget:
         now, person = self._now(), (payer.session, payer.user)
         before = self._refused.get(person)
         told = before is not None and now - before < TOLD_AGAIN and payer.channel not in self.plan.loud
-        if not told:
+        if not told and payer.turn:  # without a turn there is nobody yet who is told
             self._refused = {who: at for who, at in self._refused.items() if now - at < TOLD_AGAIN} | {person: now}
         period = "day" if len(key.period) == 10 else "month"
         log.info(
@@ -282,15 +287,18 @@ class Budget:
         return took
 
     def _cost(self, made: Call, usage: Usage) -> int | None:
-        """What the call cost: by the plan's price, else as the model says it. Nothing costs nothing."""
+        """What the call cost: by the price that was set, else as the model says, who knows of tiers and parts that no
+        list has, else by the list. Nothing costs nothing."""
         if usage == Usage():
             return 0
         if made.status == "unknown":
             return made.hold.nano
-        price = self.plan.price(made.reply.model if made.reply and made.reply.model else made.hold.model)
-        if price is not None:
-            return price.nano(usage)
-        return None if usage.cost is None else round(usage.cost * NANO)
+        model = made.reply.model if made.reply and made.reply.model else made.hold.model
+        decided = self.plan.decided(model)
+        if usage.cost is not None and (decided is None or not (usage.input_tokens or usage.output_tokens)):
+            return round(usage.cost * NANO)
+        price = decided or self.plan.listed(model)
+        return price.nano(usage) if price else None
 
     def _release(self, hold: Hold) -> None:
         self._books.open.pop(hold.call, None)

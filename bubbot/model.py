@@ -195,11 +195,19 @@ class Counts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is said in a recording, and what writing it down took; a provider may count seconds and no tokens."""
+
+    text: str
+    usage: Usage = field(default_factory=Usage)
+
+
 @runtime_checkable
 class Transcribes(Protocol):
     """A `Model` that writes down what somebody says in a recording."""
 
-    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """What is said. `name` is a file name whose suffix fits the bytes.
 
         Raises a `ModelError` where it cannot, like `stream`; every wait within has its end.

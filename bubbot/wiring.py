@@ -264,7 +264,7 @@ def _assembled(
         deliver=deliver,
         show=show,
         texts=texts,
-        intake=intake_of(settings, ports.transcriber, texts),
+        intake=intake_of(settings, ports.transcriber, texts, ports.purse.budget),
         pace=ports.purse.pace,
     )
 

@@ -23,6 +23,7 @@ from bubbot.tools.usage import Ledger
 from bubbot.views.budget import BUDGET_TAPE
 from bubbot.wiring_lines import Given
 
+FREE = Price(0.0, 0.0)
 ANSWER_TOKENS = 4096
 """What an answer is reckoned at before it is there, at most, where nothing limits it."""
 LOUD = frozenset({"stdin"})
@@ -84,12 +85,12 @@ def plan_of(settings: Settings) -> Plan:
     limits |= {(scope, name): _limit(one, dollar) for scope, table in tables.items() for name, one in table.items()}
     memo: dict[str, Price | None] = {}
 
-    def price(name: str) -> Price | None:
-        if name not in memo:
-            memo[name] = _price(settings, name, dollar)
+    def listed(name: str) -> Price | None:
+        if name not in memo:  # a look into a file
+            memo[name] = None if _own_address(settings, name) else litellm_sizes.price(name)
         return memo[name]
 
-    return Plan(limits, price, _answers(settings), found.warn_at, LOUD)
+    return Plan(limits, lambda name: _decided(found, name, dollar), listed, _answers(settings), found.warn_at, LOUD)
 
 
 def _limit(found: LimitSettings, dollar: float) -> Limit:
@@ -116,15 +117,13 @@ def _check_prices(name: str, found: PricedSettings) -> None:
         )
 
 
-def _price(settings: Settings, name: str, dollar: float) -> Price | None:
-    """The price that was set for a model, else that of the list; the model of this machine costs nothing."""
-    found = settings.budget.models.get(name) or settings.budget.models.get("each")
-    if found is not None and found.input_price is not None and found.output_price is not None:
-        cached = None if found.cached_price is None else found.cached_price / dollar
-        return Price(found.input_price / dollar, found.output_price / dollar, cached)
-    if name == "local":
-        return Price(0.0, 0.0)
-    return None if _own_address(settings, name) else litellm_sizes.price(name)
+def _decided(settings: BudgetSettings, name: str, dollar: float) -> Price | None:
+    """The price that was set for a model; that of this machine costs nothing."""
+    for found in (settings.models.get(name), settings.models.get("each")):
+        if found is not None and found.input_price is not None and found.output_price is not None:
+            cached = None if found.cached_price is None else found.cached_price / dollar
+            return Price(found.input_price / dollar, found.output_price / dollar, cached)
+    return FREE if name == "local" else None
 
 
 def _own_address(settings: Settings, name: str) -> bool:

@@ -24,7 +24,7 @@ ANSWER = 10
 
 def plan(price: Price | None = DOLLAR_A_TOKEN, answer: int = ANSWER, **limits: Any) -> Plan:
     """A plan; the keywords are limits of the whole bot."""
-    return Plan({("bot", ""): Limit(**limits)} if limits else {}, lambda _: price, lambda _: answer)
+    return Plan({("bot", ""): Limit(**limits)} if limits else {}, listed=lambda _: price, answer=lambda _: answer)
 
 
 def budget_tape(store: TapeStore, clock: SteppingClock | None = None) -> TapeService:

@@ -19,7 +19,7 @@ from bubbot.runtime.router import is_command
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
 from bubbot.turn import Accepted, Turn
-from bubbot.views.budget import Payer, whose_budget
+from bubbot.views.budget import Payer, person, whose_budget
 from bubbot.views.compact import estimate_tokens, message_tokens
 
 log = logging.getLogger(__name__)
@@ -120,11 +120,7 @@ class BudgetMeter:
 def payer_of(turn: Turn) -> Payer:
     """For whom a turn asks: its session, its person, and the job that caused it."""
     job = turn.origin.removeprefix(SCHEDULED) if turn.origin.startswith(SCHEDULED) else ""
-    return Payer(turn.session, _person(turn.session, turn.sender.id), job, turn.id)
-
-
-def _person(session: str, sender: str) -> str:
-    return f"{session.partition(':')[0]}:{sender}" if sender else ""
+    return Payer(turn.session, person(turn.session, turn.sender.id), job, turn.id)
 
 
 class Thrifty:
@@ -167,7 +163,7 @@ class Pace:
         inbound = ahead[0].inbound
         woken.clear()
         try:
-            payer = Payer(inbound.session, _person(inbound.session, inbound.sender.id))
+            payer = Payer(inbound.session, person(inbound.session, inbound.sender.id))
             seconds = self._rates.book(payer)
         except TooManyMessages as refused:
             return refused

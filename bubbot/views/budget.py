@@ -45,6 +45,11 @@ class Payer:
         return self.session.partition(":")[0]
 
 
+def person(session: str, sender: str) -> str:
+    """The person with this id on the channel of a session, as budgets name them."""
+    return f"{session.partition(':')[0]}:{sender}" if sender else ""
+
+
 class Key(NamedTuple):
     """What a total is kept for: a scope, the one in it, and a day (`2026-11-21`) or month (`2026-11`)."""
 
@@ -260,7 +265,7 @@ class LateTurnsView:
         """Turn to date and payer."""
         turns: dict[str, tuple[str, Payer]] = {}
         for entry in reversed(found[0]):
-            if not entry.erased:
+            if not entry.erased and entry.payload["data"]["turn"]:
                 hold = hold_from(entry.payload["data"], entry.id)
                 turns.setdefault(hold.payer.turn, (entry.date, hold.payer))
         return turns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -170,6 +171,13 @@ class TestWhatIsNotKnown:
         with pytest.raises(BudgetSpent):
             await spend(budget, 5, 5)
 
+    async def test_the_models_own_cost_goes_before_a_list_and_behind_a_price_that_was_set(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        for agreed in (plan(), replace(plan(), decided=lambda _: Price(1.0, 1.0))):
+            await spend(await opened(memory_store, agreed, life=str(id(agreed))), 5, 5, cost=2.0)
+        assert [one["nano"] for one in await facts(memory_store, SETTLED)] == [2 * 10**9, 10_000]
+
     async def test_what_has_no_price_counts_in_tokens_and_the_owner_is_told_once(self, store: TapeStore) -> None:
         owner = Owner()
         budget = await opened(store, plan(None, day=1.0), tell=owner)
@@ -297,8 +305,8 @@ async def test_people_are_told_once_in_ten_minutes_and_in_a_terminal_each_time(m
             await spend(budget, 1, 1, payer)
         return not caught.value.told
 
-    assert [await told(ANN), await told(ANN), await told(Payer("test:home", "test:2"))] == [True, False, True]
-    assert [await told(Payer("stdin:default", "stdin:0")) for _ in range(2)] == [True, True]
+    assert [await told(ANN), await told(ANN), await told(Payer("test:home", "test:2", turn="u"))] == [True, False, True]
+    assert [await told(Payer("stdin:default", "stdin:0", turn="v")) for _ in range(2)] == [True, True]
     clock.advance(timedelta(minutes=10))
     assert await told(ANN)
 

@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, timedelta
+from typing import Any
 
 from bubbot.budget import Budget, Limit, Plan
 from bubbot.channel import Outbound
-from bubbot.errors import ConfigError
+from bubbot.errors import BudgetSpent, ConfigError, TooManyMessages
 from bubbot.model import Model, ModelReply, Usage
 from bubbot.models.scripted import ScriptedModel
 from bubbot.rates import Rate, Rates
-from bubbot.runtime.metering import BudgetMeter, Pace, Thrifty, payer_of
+from bubbot.runtime.metering import BudgetMeter, Pace, Thrifty, payer_of, refusal
 from bubbot.runtime.places import Places
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -232,3 +233,26 @@ async def test_a_bench_has_the_places_that_were_asked_for(memory_store: InMemory
     async with running(memory_store, replying(ModelReply("ok")), Options(at_once=1)) as bench:
         assert isinstance(bench.app._deps.places, Places)
         assert (await bench.say("hi")).text == "ok"
+
+
+async def test_a_chinese_chat_is_told_in_chinese(memory_store: InMemoryStore) -> None:
+    texts = Texts("zh")
+    async with metered(memory_store, plan(tokens_day=0), ScriptedModel(), texts=texts) as (bench, _):
+        assert (await bench.say("你好")).text.startswith("整个机器人今天的预算已用完，因此没有请求模型。")
+
+
+async def test_what_a_refusal_is_told_as() -> None:
+    named: dict[str, Any] = {"name": "n", "renews": "2026-12-01"}
+    told = [
+        refusal(Texts(), BudgetSpent(scope=scope, period="month", **named))
+        for scope in ("bot", "channel", "chat", "user", "job", "model")
+    ]
+    whose = ["the whole bot", "the channel n", "this chat", "your account", "the job n", "the model n"]
+    assert told == [
+        f"The budget of {one} for this month is used up, so I did not ask the model. "
+        "It begins anew on 2026-12-01; ,retry has your message answered then."
+        for one in whose
+    ]
+    many = TooManyMessages(scope="user", name="n", count=3, span="minute", renews="20:21")
+    assert refusal(Texts(), many).startswith("That is more than 3 messages within a minute, so")
+    assert refusal(Texts(), BudgetSpent(scope="bot", period="day", told=True, **named)) == ""
