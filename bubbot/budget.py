@@ -203,7 +203,7 @@ class Budget:
     def used_up(self, scope: str, name: str) -> bool:
         """Whether a budget leaves no room for a call now."""
         day = self.today()
-        return any(self._measured(Key(scope, name, period), Spent()) is not None for period in (day, day[:7]))
+        return any(self._measured(Key(scope, name, period), NOTHING) is not None for period in (day, day[:7]))
 
     async def _reserved(self, payer: Payer, model: str, input_tokens: int) -> Call:
         while True:
@@ -213,13 +213,15 @@ class Budget:
                 break
             await self._settled.wait()  # those under way have time limits of their own
         self._books.open[hold.call] = hold
+        writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
         try:
-            stored = await _whole(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
-        except asyncio.CancelledError:  # it is on the tape, and the call will not be made
-            await _whole(self._settle(Call(hold)))
-            raise
+            stored = await _whole(writing)
         except BaseException:
-            self._release(hold)
+            if writing.done() and not writing.cancelled() and writing.exception() is None:
+                # It is on the tape, and the call will not be made.
+                await _whole(self._settle(Call(replace(hold, entry=writing.result().id))))
+            else:
+                self._release(hold)
             raise
         self._books.open[hold.call] = hold = replace(hold, entry=stored.id)
         return Call(hold)
@@ -231,12 +233,11 @@ class Budget:
 
     def _must_wait(self, hold: Hold) -> bool:
         """Whether calls under way hold all that is left. Raises `BudgetSpent` where it is spent."""
-        waits = False
-        for key in hold.totals():
-            if self._measured(key, NOTHING) is not None:
-                raise self._refusal(key, hold.payer)
-            waits = waits or self._measured(key, self._books.held(key)) is not None
-        return waits
+        keys = [key for key in hold.totals() if self.plan.limit(key.scope, key.name) is not None]
+        spent = [key for key in keys if self._measured(key, NOTHING) is not None]
+        if spent:  # who is told of a day is not to find the month used up on the next one
+            raise self._refusal(max(spent, key=lambda key: renewal(key.period)), hold.payer)
+        return any(self._measured(key, self._books.held(key)) is not None for key in keys)
 
     def _measured(self, key: Key, held: Spent) -> str | None:
         """By which measure a total has reached its limit, with what is held of it."""
@@ -367,7 +368,7 @@ def renewal(period: str) -> str:
     return f"{year + month // 12:04}-{month % 12 + 1:02}-01"
 
 
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
+async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Does the work to its end. A caller that is cancelled meanwhile is held until then."""
     doing = asyncio.ensure_future(work)
     try:

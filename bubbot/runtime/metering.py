@@ -161,7 +161,6 @@ class Pace:
         if self._rates is None or not ahead or ahead[0].attempts or not _asks(ahead[0]):
             return None
         inbound = ahead[0].inbound
-        woken.clear()
         try:
             payer = Payer(inbound.session, person(inbound.session, inbound.sender.id))
             seconds = self._rates.book(payer)

@@ -126,6 +126,7 @@ class SessionRuntime:
     async def drain(self) -> None:
         """Runs turns until nothing waits."""
         while self._line and not self._paused:
+            self._woken.clear()
             await self._line.quiet(self._deps.now)
             if changed := self._line.change():
                 self._applying = changed

@@ -74,14 +74,26 @@ _BUDGET: dict[str, Sentence] = {
         "The budget of {whose} for this month is used up, so I did not ask the model. "
         "It begins anew on {renews}; ,retry has your message answered then."
     ),
-    "too_many_minute": (
-        "That is more than {count} messages within a minute, so I did not ask the model. "
-        "From {renews} on there is room again; ,retry has your message answered then."
-    ),
-    "too_many_hour": (
-        "That is more than {count} messages within an hour, so I did not ask the model. "
-        "From {renews} on there is room again; ,retry has your message answered then."
-    ),
+    "too_many_minute": {
+        "one": (
+            "That is more than {count} message within a minute, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+        "other": (
+            "That is more than {count} messages within a minute, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+    },
+    "too_many_hour": {
+        "one": (
+            "That is more than {count} message within an hour, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+        "other": (
+            "That is more than {count} messages within an hour, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+    },
     "over_rate": {
         "one": "You write faster than I may answer. Your message waits for {count} second.",
         "other": "You write faster than I may answer. Your message waits for {count} seconds.",

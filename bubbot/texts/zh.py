@@ -54,12 +54,12 @@ _BUDGET: dict[str, Sentence] = {
     "budget_spent_month": (
         "{whose}本月的预算已用完，因此没有请求模型。预算将于 {renews} 重新开始；届时发送 ,retry 即可得到回答。"
     ),
-    "too_many_minute": (
-        "一分钟内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
-    ),
-    "too_many_hour": (
-        "一小时内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
-    ),
+    "too_many_minute": {
+        "other": "一分钟内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
+    },
+    "too_many_hour": {
+        "other": "一小时内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
+    },
     "over_rate": {"other": "您发送得比我可以回答的快。这条消息将等待 {count} 秒。"},
     "waiting_for_place": {"other": "现在有许多对话在进行。您的消息已保存，正在排队；前面还有 {count} 条。"},
     "budget_near": "{whose}在 {period} 的预算已用去 {percent}%。发送 ,usage 可查看用在了哪里。",

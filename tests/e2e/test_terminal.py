@@ -106,6 +106,7 @@ def test_a_paste_arrives_whole_and_lines_can_be_broken_by_hand(home: Path) -> No
         chat.expect("You said: four")
         chat.type("six\\" + ENTER + "seven" + ENTER)
         chat.expect("You said: six")
+        chat.settle()
     assert typed(home) == ["one\n  two\n\nthree", "four\nfive", "six\nseven"]
 
 

@@ -14,6 +14,7 @@ from bubbot.budget import Limit, Plan, renewal
 from bubbot.errors import BudgetSpent, ModelUnavailable, StoreUnavailable
 from bubbot.model import ModelReply, Price, Usage
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.store import TapeStore
 from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, Payer, Spent
 from tests.budgets import ANN, Owner, facts, names, opened, plan, read_books, spend, whole
@@ -315,3 +316,25 @@ def test_a_price_reckons_with_the_cache() -> None:
     assert Price(2.0, 10.0, 0.5).nano(Usage(1_000_000, 100_000, 400_000)) == 2_400_000_000
     assert Price(2.0, 10.0).nano(Usage(1_000_000, 0, 400_000)) == 2_000_000_000
     assert Price(0.15, 0.6).nano(Usage(1, 1)) == 750
+
+
+async def test_who_is_refused_is_told_of_the_budget_that_lasts_longest(memory_store: InMemoryStore) -> None:
+    budget = await opened(memory_store, plan(tokens_day=1, month=1.0))
+    await spend(budget, 5, 5)
+    with pytest.raises(BudgetSpent) as caught:
+        await spend(budget, 5, 5)
+    assert (caught.value.period, caught.value.renews) == ("month", "2026-12-01")
+
+
+async def test_a_call_that_is_given_up_while_it_is_reserved_costs_nothing_and_leaves_nothing_open(
+    sqlite_store: SqliteStore,
+) -> None:
+    budget = await opened(sqlite_store, plan())
+    asking = asyncio.create_task(spend(budget, 5, 5))
+    await asyncio.sleep(0)
+    assert len(budget.held()) == 1
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    [settled] = await facts(sqlite_store, SETTLED)
+    assert (settled["reserved"], settled["nano"], budget.held()) == (1, 0, ())

@@ -174,8 +174,8 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
         assert (await bench.say("three")).text == ""
         assert (await bench.say(",help")).status == "answered"
         assert (await bench.say("hello", sender="2")).status == "answered"
-        assert [text[:44] for text in bench.channel.texts if "more than" in text] == [
-            "That is more than 1 messages within an hour,"
+        assert [text[:43] for text in bench.channel.texts if "more than" in text] == [
+            "That is more than 1 message within an hour,"
         ]
         assert texts_of(await bench.entries(), "user") == ["one", "two", "three", "hello"]
         assert (await bench.say(",retry")).status == "failed"  # it would ask the model too
