@@ -107,6 +107,12 @@ class Hold:
             yield Key(scope, name, self.day)
             yield Key(scope, name, self.day[:7])
 
+    def counts(self, key: Key) -> bool:
+        """Whether the call counts towards a total: as `key in totals()`, and sooner known."""
+        if key.period not in (self.day, self.day[:7]):
+            return False
+        return key.scope == BOT or (key.scope, key.name) in self.scopes()
+
     def as_json(self) -> dict[str, Any]:
         """As the reservation says it."""
         payer = self.payer
@@ -181,7 +187,7 @@ class Books:
         """What the open reservations hold of a total."""
         total = NOTHING
         for hold in self.open.values():
-            if key in hold.totals():
+            if hold.counts(key):
                 total = total.plus(hold.tokens, hold.nano)
         return total
 

@@ -182,15 +182,18 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
 
 
 @virtual
-async def test_a_stop_ends_the_wait() -> None:
+async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=Rate(minute=1))
-        assert (await bench.say("one")).status == "answered"
-        turn = await bench.post("two")
+        paced(bench, user=Rate(minute=2))
+        for text in ("one", "two"):
+            assert (await bench.say(text)).status == "answered"
+        turn = await bench.post("three")
         await asyncio.sleep(5)
         assert bench.app.stop(HOME)
         assert (await turn).status == "stopped"
         assert asyncio.get_running_loop().time() < 30
+        assert (await (await bench.post("four"))).status == "answered"
+        assert asyncio.get_running_loop().time() > 60
 
 
 @virtual
