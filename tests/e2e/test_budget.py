@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
 from bubbot.tape.query import TapeQuery
 from bubbot.views.budget import BUDGET_TAPE, RESERVED, SETTLED
@@ -32,12 +34,12 @@ def at_home(tmp_path: Path, text: str = "", script: Any = None) -> Path:
 
 
 async def on_tape(home: Path, name: str) -> list[Any]:
-    """The data of the facts of this name, read beside whatever runs."""
-    if not (home / "bubbot.db").exists():
-        return []
-    async with open_tapes(Home(home)) as (store, _):
-        found = (await store.fetch([TapeQuery(BUDGET_TAPE, names=(name,))]))[0]
-    return [entry.payload["data"] for entry in found]
+    """The data of the facts of this name, read beside whatever runs; none while the database is being made."""
+    with suppress(StoreUnavailable):
+        async with open_tapes(Home(home)) as (store, _):
+            found = (await store.fetch([TapeQuery(BUDGET_TAPE, names=(name,))]))[0]
+        return [entry.payload["data"] for entry in found]
+    return []
 
 
 async def test_a_process_that_is_killed_in_a_call_owes_it_and_the_next_one_settles_it(tmp_path: Path) -> None:
