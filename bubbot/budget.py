@@ -151,6 +151,7 @@ class Budget:
         self._books = Books()
         self._facts = 0
         self._marking = False
+        self._day = ""
         self._settled = asyncio.Event()
         self._refused: dict[tuple[str, str], datetime] = {}
 
@@ -347,13 +348,15 @@ class Budget:
 
     async def _mark(self) -> None:
         """Writes a bookkeeping anchor where enough was written since the last one, so that a start reads little."""
-        self._books.since(self.today())
+        if (today := self.today()) != self._day:  # once a day: a large bot has many totals
+            self._books.since(today)
+            self._day = today
         if self._marking or self._facts < max(MARK_EVERY, len(self._books.spent)):
             return
         self._marking = True
         try:
             books, newest = await self._tape.read(BooksView(await self._tape.read(MarkView())))
-            state: dict[str, Any] = {"after": newest, **books.since(self.today()).state()}
+            state: dict[str, Any] = {"after": newest, **books.since(today).state()}
             await self._tape.append([anchor(MARK, state, window=False)])
             self._facts = 0
         finally:
