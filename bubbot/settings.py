@@ -176,9 +176,8 @@ class Setting:
 
 def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
-    tables: dict[str, type[Section]] = {}
-    for name, section_type in _SECTIONS.items():
-        tables |= {name: section_type, **(BUDGET_TABLES if name == "budget" else {})}
+    below = {"budget": BUDGET_TABLES}
+    tables = {name: kind for one in _SECTIONS for name, kind in {one: _SECTIONS[one], **below.get(one, {})}.items()}
     tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
         for key, field in model.model_fields.items():
