@@ -21,7 +21,10 @@ BubbotError
 │   ├── ModelUnconfigured      no model is set up
 │   ├── ModelStepLimit         it went on calling tools until its steps were used up
 │   ├── ModelRepeatsCall       it went on making the same call
-│   └── ModelAnsweredNothing   its answer has no text
+│   ├── ModelAnsweredNothing   its answer has no text
+│   └── ModelNotAsked          what was agreed for this deployment forbids the call; no provider was asked
+│       ├── BudgetSpent        a budget is used up
+│       └── TooManyMessages    more messages than the rate of a person or a chat
 ├── ControlError               the running bot and a command of the shell lost or misunderstood each other
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
@@ -202,6 +205,46 @@ class ModelAnsweredNothing(ModelError):
 
     def __init__(self) -> None:
         super().__init__("The model returned an empty answer.")
+
+
+class ModelNotAsked(ModelError):
+    """A budget or a rate of this deployment forbids the call. `scope`: whose it is (`bot`, `channel`, `chat`, `user`,
+    `job`, `model`), `name` which one; `renews`: when it will be allowed again; `told`: its person knows already."""
+
+    kind = "not_asked"
+
+    def __init__(self, message: str, *, scope: str, name: str, renews: str, told: bool = False) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.name = name
+        self.renews = renews
+        self.told = told
+
+
+class BudgetSpent(ModelNotAsked):
+    """A budget is used up until `renews`. `period`: `day` or `month`."""
+
+    kind = "budget_spent"
+
+    def __init__(self, *, scope: str, name: str, period: str, renews: str, told: bool = False) -> None:
+        whose = f"{scope} {name}".rstrip()
+        text = f"The budget of the {whose} for the {period} is used up; it begins anew on {renews}."
+        super().__init__(text, scope=scope, name=name, renews=renews, told=told)
+        self.period = period
+
+
+class TooManyMessages(ModelNotAsked):
+    """More messages than the rate of a person or a chat, which allows `count` in a `span`: `minute` or `hour`."""
+
+    kind = "too_many_messages"
+
+    def __init__(self, *, scope: str, name: str, count: int, span: str, renews: str, told: bool = False) -> None:
+        text = (
+            f"More than {count} messages of the {scope} {name} within a {span}; from {renews} on there is room again."
+        )
+        super().__init__(text, scope=scope, name=name, renews=renews, told=told)
+        self.count = count
+        self.span = span
 
 
 class ControlError(BubbotError):

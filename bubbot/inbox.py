@@ -25,6 +25,7 @@ from bubbot.views.inbox import (
     REFUSED,
     UNPARSED,
     ChangesView,
+    DirectView,
     InboxView,
     MovesView,
     NewestView,
@@ -121,6 +122,10 @@ class Inbox:
     async def newest(self) -> Known:
         """The newest message of each chat, and when the newest of all was sent; without the people."""
         return await self._tape.read(NewestView())
+
+    async def direct(self, people: frozenset[str]) -> Inbound | None:
+        """The newest message that one of these people wrote in a direct chat."""
+        return await self._tape.read(DirectView(people))
 
     async def open(self) -> tuple[Accepted, ...]:
         """The inbounds that no turn has finished, oldest first, with the turns begun for them."""

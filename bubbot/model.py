@@ -92,6 +92,27 @@ class Usage:
     cost: float | None = None
 
 
+NANO = 10**9
+"""Of these a US dollar has: amounts are whole numbers of them, so that sums do not depend on their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
+    known."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    def nano(self, usage: Usage) -> int:
+        """What these tokens cost, in billionths of a dollar."""
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        reading = self.input if self.cached is None else self.cached
+        dollars = (usage.input_tokens - cached) * self.input + cached * reading + usage.output_tokens * self.output
+        return round(dollars * (NANO // 1_000_000))
+
+
 @dataclass(frozen=True, slots=True)
 class Count:
     """Tokens of a request that was not sent yet. `by` names the tokenizer that counted them.
@@ -174,11 +195,19 @@ class Counts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is said in a recording, and what writing it down took; a provider may count seconds and no tokens."""
+
+    text: str
+    usage: Usage = field(default_factory=Usage)
+
+
 @runtime_checkable
 class Transcribes(Protocol):
     """A `Model` that writes down what somebody says in a recording."""
 
-    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """What is said. `name` is a file name whose suffix fits the bytes.
 
         Raises a `ModelError` where it cannot, like `stream`; every wait within has its end.

@@ -24,8 +24,9 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
+from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
-from bubbot.settings_model import AttachmentSettings, ScheduleSettings, Section
+from bubbot.settings_model import AttachmentSettings, HttpSettings, LogSettings, ScheduleSettings, Section
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
@@ -104,19 +105,6 @@ class ToolSettings(Section):
     )
 
 
-class HttpSettings(Section):
-    """`[http]`: where platforms call channels that use webhooks; nothing listens where none does."""
-
-    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
-    port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
-
-
-class LogSettings(Section):
-    """`[log]`: what the operator reads on stderr."""
-
-    level: Level = Field(default="info", description="The least level that is logged.")
-
-
 class Settings(BaseSettings):
     """Every setting. Made by `load`; made directly it holds the defaults and reads nothing."""
 
@@ -136,6 +124,7 @@ class Settings(BaseSettings):
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    budget: BudgetSettings = BudgetSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
@@ -179,8 +168,9 @@ class Setting:
 
 def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
-    tables: dict[str, type[Section]] = {**_SECTIONS, "channels.<name>": ChannelSettings}
-    tables["channels.<name>.guilds.<id>"] = GuildSettings
+    below = {"budget": BUDGET_TABLES}
+    tables = {name: kind for one in _SECTIONS for name, kind in {one: _SECTIONS[one], **below.get(one, {})}.items()}
+    tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
         for key, field in model.model_fields.items():
             default = None if field.is_required() else field.default

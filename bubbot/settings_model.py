@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bubbot.settings_values import DAY, Address, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
+from bubbot.settings_values import DAY, Address, Level, Name, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
 
 
 class Section(BaseModel):
@@ -96,3 +96,16 @@ class AttachmentSettings(Section):
     transcription: str = Field(
         default="", description="The model that writes down voice messages, `provider/model`; empty for none."
     )
+
+
+class HttpSettings(Section):
+    """`[http]`: where platforms call channels that use webhooks; nothing listens where none does."""
+
+    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
+    port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
+
+
+class LogSettings(Section):
+    """`[log]`: what the operator reads on stderr."""
+
+    level: Level = Field(default="info", description="The least level that is logged.")

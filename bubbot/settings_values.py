@@ -25,13 +25,15 @@ _WORDS = {
 }
 
 
-def _no_bool(value: object) -> object:
+def no_bool(value: object) -> object:
+    """Refuses true and false where a number is wanted."""
     if isinstance(value, bool):
         raise ValueError  # noqa: TRY004 - pydantic wants this one; the sentence is made from the field
     return value
 
 
-def _blank_is_unset(value: object) -> object:
+def blank_is_unset(value: object) -> object:
+    """An empty text, as the environment has it, is no value."""
     return None if value == "" else value
 
 
@@ -67,17 +69,19 @@ def _like(pattern: str, wanted: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Whole = Annotated[int, BeforeValidator(_no_bool)]
-OptionalWhole = Annotated[int | None, BeforeValidator(_no_bool), BeforeValidator(_blank_is_unset)]
-Number = Annotated[float, BeforeValidator(_no_bool)]
-OptionalPath = Annotated[Path | None, BeforeValidator(_blank_is_unset)]
-Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
+Whole = Annotated[int, BeforeValidator(no_bool)]
+OptionalWhole = Annotated[int | None, BeforeValidator(no_bool), BeforeValidator(blank_is_unset)]
+Number = Annotated[float, BeforeValidator(no_bool)]
+OptionalPath = Annotated[Path | None, BeforeValidator(blank_is_unset)]
+Secret = Annotated[SecretStr | None, BeforeValidator(blank_is_unset)]
 Address = Annotated[
     str | None,
     _like(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
-    BeforeValidator(_blank_is_unset),
+    BeforeValidator(blank_is_unset),
 ]
 Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
+Label = Annotated[Name, "label"]
+"""The name of a table that people choose."""
 Names = Annotated[list[str], BeforeValidator(_split)]
 Id = Annotated[str, "id"]
 Ids = list[Id]
@@ -93,7 +97,7 @@ def wanted(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(options)}"
     if get_origin(field.annotation) is dict:
-        return "tables by numeric id"
+        return "tables by name" if options[0] == Label else "tables by numeric id"
     if get_origin(field.annotation) is list:
         return "a list of numeric ids" if options[0] == Id else "a list of texts"
     words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))

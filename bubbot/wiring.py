@@ -31,7 +31,9 @@ from bubbot.runtime.commands import CommandRunner
 from bubbot.runtime.compose import Composer, ComposeSettings
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.metering import BudgetMeter, Thrifty
 from bubbot.runtime.models import SessionModels
+from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.recovery import Recovered, recover
@@ -51,9 +53,11 @@ from bubbot.tools.result import result_tools
 from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools, typed_commands
 from bubbot.tools.tape import tape_tools
+from bubbot.tools.usage import usage_tool
 from bubbot.turn import Turn, TurnResult
 from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
+from bubbot.wiring_budget import Purse, open_purse
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
 from bubbot.wiring_schedule import Timekeeping, timekeeping
@@ -223,13 +227,13 @@ async def open_bot(
             stack.push_async_callback(transcriber.aclose)
         group = await stack.enter_async_context(task_group())
         commands: list[CommandInfo] = []
-        made = await lines(
-            Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), Given(now, new_id))
-        )
+        given, texts = Given(now, new_id), _texts(settings)
+        made = await lines(Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given))
         by_name = {line.channel.name: line for line in made}
-        texts, tape = _texts(settings), _service(store, SCHEDULE_TAPE)
+        purse = await open_purse(settings, lambda name: _service(store, name), given, by_name, texts)
+        tape = _service(store, SCHEDULE_TAPE)
         kept = timekeeping(tape, by_name, settings.schedule, texts, now=now, new_id=new_id, zone=settings.bot.timezone)
-        ports = _Ports(store, models, by_name, workspace, texts, transcriber, kept)
+        ports = _Ports(store, models, by_name, workspace, texts, transcriber, kept, purse)
         runtime, toolbox = _assembled(settings, home, ports, group, wrap)
         commands += typed_commands(toolbox, ports.texts)
         yield App(store, opened, models, runtime, ports.lines, workspace, commands, group, kept)
@@ -244,6 +248,7 @@ class _Ports:
     texts: Texts
     transcriber: LazyModel | None
     time: Timekeeping
+    purse: Purse
 
 
 def _assembled(
@@ -262,12 +267,13 @@ def _assembled(
         new_id=new_id,
         zone=ZoneInfo(settings.bot.timezone),
         retention_days=settings.memory.retention_days,
-        limit=asyncio.Semaphore(turns_at_once(settings)),
+        places=Places(turns_at_once(settings)),
         deliver=deliver,
         show=show,
         texts=texts,
         firings=ports.time.firings,
-        intake=intake_of(settings, ports.transcriber, texts),
+        intake=intake_of(settings, ports.transcriber, texts, ports.purse.budget),
+        pace=ports.purse.pace,
     )
 
     def tape(session: str) -> TapeService:
@@ -281,11 +287,11 @@ def _assembled(
 
 def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
-    models, channels = ports.models, {name: line.channel for name, line in ports.lines.items()}
+    purse, models, channels = ports.purse, ports.models, {name: line.channel for name, line in ports.lines.items()}
     traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
-        models.of,
+        Thrifty(models.of, models.named, purse.budget, settings.budget.cheaper).of,
         ComposeSettings(
             settings.context.selector,
             prompt,
@@ -312,6 +318,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),
+            usage_tool(purse.ledger),
             *file_tools(settings.attachments.max_bytes),
             *schedule_tools(ports.time.book),
             *wrap.tools,
@@ -320,7 +327,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
     calls = CallRunner(toolbox, ToolSettings(settings.tools.timeout, settings.tools.result_limit), show)
     commands = CommandRunner(toolbox, calls, time.monotonic)
     limits = RunnerSettings(settings.model.max_steps, settings.model.timeout)
-    runner = ModelRunner(composer, calls, limits, time.monotonic, show)
+    runner = ModelRunner(composer, calls, limits, time.monotonic, show, meter=BudgetMeter(purse.budget))
 
     async def has_model(turn: Turn) -> bool:
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import plugins
+from bubbot.budget import Budget
 from bubbot.home import Home
 from bubbot.model import Model, ModelOptions
 from bubbot.models import litellm_names, litellm_sizes, local
@@ -79,10 +80,10 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
     return LazyModel(name, litellm_sizes.traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
 
 
-def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts) -> Intake:
+def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> Intake:
     """What takes in attachments, within the limits of the settings."""
     limits = IntakeSettings(settings.attachments.max_bytes, settings.attachments.max_inline)
-    return Intake(limits, (transcriber.name, transcriber) if transcriber else None, texts=texts)
+    return Intake(limits, (transcriber.name, transcriber) if transcriber else None, budget=budget, texts=texts)
 
 
 def _model_values(settings: Settings) -> dict[str, Any]:

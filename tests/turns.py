@@ -28,7 +28,9 @@ from bubbot.runtime.compose import Composer, ComposeSettings
 from bubbot.runtime.intake import Intake
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
+from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
@@ -184,6 +186,7 @@ class Options:
     rules: LineRules | None = None
     clock: SteppingClock | None = None
     health: Callable[[], Mapping[str, Health]] = no_health
+    meter: Meter | None = None
 
 
 @dataclass
@@ -330,7 +333,7 @@ async def _bench(
         new_id=new_id,
         zone=options.zone,
         retention_days=30,
-        limit=asyncio.Semaphore(options.at_once),
+        places=Places(options.at_once),
         deliver=lambda _, intent: line.deliver(intent),
         show=show,
         texts=options.texts,
@@ -369,7 +372,7 @@ def _loop(
     )
     runner = CallRunner(found, options.calls, options.show)
     commands = CommandRunner(found, runner, lambda: 0.0)
-    steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show)
+    steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show, meter=options.meter)
 
     async def has_model(_: Turn) -> bool:
         return not isinstance(model, UnconfiguredModel)

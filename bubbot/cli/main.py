@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, Command] = {
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
     "schedule": Command("plan prompts, commands and texts, and see what became of them", "bubbot.cli.schedule"),
     "access": Command("say who may speak with the bot", "bubbot.cli.access"),
+    "usage": Command("show which models were asked and what that cost", "bubbot.cli.usage"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""

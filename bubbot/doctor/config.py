@@ -11,6 +11,7 @@ from bubbot.doctor.finding import Finding, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings import Settings, load
+from bubbot.wiring_budget import plan_of
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 
@@ -36,6 +37,10 @@ def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
         settings.bot.read_persona()
     except ConfigError as error:
         yield Finding("config.persona", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
+    try:
+        plan_of(settings)
+    except ConfigError as error:
+        yield Finding("config.budget", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
     if not file.is_file():
         yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
         return

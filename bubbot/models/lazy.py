@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from typing import cast
 
 from bubbot.errors import BubbotError, ModelError
-from bubbot.model import Count, Counts, Model, ModelEvent, ModelRequest, ModelTraits, Transcribes
+from bubbot.model import Count, Counts, Model, ModelEvent, ModelRequest, ModelTraits, Transcribes, Transcript
 
 
 class LazyModel:
@@ -53,7 +53,7 @@ class LazyModel:
         model = await self._loaded_model()
         return await model.count(request) if isinstance(model, Counts) else None
 
-    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """See `Transcribes.transcribe`."""
         model = await self._loaded_model()
         if not isinstance(model, Transcribes):

@@ -19,7 +19,18 @@ import httpx
 
 from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
-from bubbot.model import Count, Model, ModelEvent, ModelOptions, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
+from bubbot.model import (
+    Count,
+    Model,
+    ModelEvent,
+    ModelOptions,
+    ModelReply,
+    ModelRequest,
+    ModelTraits,
+    TextDelta,
+    Transcript,
+    Usage,
+)
 from bubbot.models import litellm_errors, litellm_sizes
 from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
 from bubbot.models.litellm_quiet import litellm
@@ -109,7 +120,7 @@ class LitellmModel:
         messages = messages_for(request, provider_of(self._name))
         return await asyncio.to_thread(self._tokenizers.count, self._name, messages, request.tools)
 
-    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """See `Transcribes.transcribe`. Asked again while that can help; fallback models are for chats."""
         for attempt in range(self._limits.retries + 1):
             try:
@@ -122,7 +133,7 @@ class LitellmModel:
             await self._sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _transcribed(self, file: tuple[str, bytes, str]) -> str:
+    async def _transcribed(self, file: tuple[str, bytes, str]) -> Transcript:
         target, seconds = self._name, self._limits.first_token
         asked: Awaitable[Any] = litellm.atranscription(
             **self._address(target), model=target, file=file, max_retries=0, timeout=seconds
@@ -131,7 +142,14 @@ class LitellmModel:
         text = getattr(answer, "text", None)
         if not isinstance(text, str):
             raise ModelUnavailable(f"{target} sent something that is no transcription")
-        return text
+        return Transcript(text, self._heard_usage(target, answer))
+
+    def _heard_usage(self, target: str, answer: Any) -> Usage:
+        """Tokens as the provider counted them, where it did, and what litellm reckons for them or for the seconds."""
+        counted = [getattr(answer.usage, name, None) for name in ("input_tokens", "output_tokens")]
+        read, wrote = (one if isinstance(one, int) else 0 for one in counted)
+        cost = None if self._own(target) else answer.hidden_params.get("response_cost")
+        return Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bubbot.model import ModelTraits
+from bubbot.model import ModelTraits, Price
 
 _FILE = "model_prices_and_context_window_backup.json"
 _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
@@ -29,6 +29,22 @@ def traits(name: str, *, context_tokens: int | None = None, own_address: bool = 
 def known_size(name: str) -> int | None:
     """The tokens `provider/model` reads at once; None where the list does not say."""
     return _size(_listed(name))
+
+
+def price(name: str) -> Price | None:
+    """What the list says that `provider/model` costs; None where it says nothing."""
+    known = _listed(name)
+    kinds = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")
+    read, write, cached = (known.get(kind) for kind in kinds)
+    if not isinstance(read, int | float) or not isinstance(write, int | float) or not (read or write):
+        return None
+    return Price(read * 1e6, write * 1e6, cached * 1e6 if isinstance(cached, int | float) else None)
+
+
+def longest_answer(name: str) -> int | None:
+    """The tokens `provider/model` writes at most; None where the list does not say."""
+    size = _listed(name).get("max_output_tokens")
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def _size(known: dict[str, Any]) -> int | None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
+from bubbot.budget import Budget
 from bubbot.channel import Attachment, Inbound
 from bubbot.errors import FetchFailed, ModelError
-from bubbot.model import Transcribes
+from bubbot.model import ModelReply, Transcribes
 from bubbot.runtime.calls import clean
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
@@ -23,6 +24,8 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
 from bubbot.turn import Accepted
 from bubbot.views.attachments import FILE, IMAGE, bytes_text
+from bubbot.views.budget import Payer, person
+from bubbot.views.compact import estimate_tokens
 
 log = logging.getLogger(__name__)
 
@@ -81,18 +84,20 @@ async def no_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001
 
 class Intake:
     """Takes in attachments, a few at once over all sessions. `transcriber` writes down what recordings say, under
-    the name of its model; `sleep` is for tests."""
+    the name of its model, and `budget` counts that; `sleep` is for tests."""
 
     def __init__(
         self,
         settings: IntakeSettings | None = None,
         transcriber: tuple[str, Transcribes] | None = None,
         *,
+        budget: Budget | None = None,
         texts: Texts = Texts(),  # noqa: B008 - frozen
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = settings or IntakeSettings()
         self._texts = texts
+        self._budget = budget
         self._transcriber = transcriber
         self._sleep = sleep
         self._places = asyncio.Semaphore(self._settings.at_once)
@@ -104,9 +109,9 @@ class Intake:
         try:
             async with asyncio.TaskGroup() as group:
                 for accepted in batch:
-                    origin = [inbox, accepted.id]
+                    origin, payer = [inbox, accepted.id], _payer(accepted.inbound)
                     tasks[accepted.id] = [
-                        group.create_task(self._one(tape, origin, attachment, fetch, quoted=quoted))
+                        group.create_task(self._one(tape, origin, attachment, fetch, payer, quoted=quoted))
                         for attachment, quoted in attachments_of(accepted.inbound)
                     ]
         except BaseExceptionGroup as many:
@@ -114,7 +119,14 @@ class Intake:
         return {accepted: _together([task.result() for task in done]) for accepted, done in tasks.items()}
 
     async def _one(
-        self, tape: TapeHandle, inbound: list[Any], attachment: Attachment, fetch: Fetch, *, quoted: bool
+        self,
+        tape: TapeHandle,
+        inbound: list[Any],
+        attachment: Attachment,
+        fetch: Fetch,
+        payer: Payer,
+        *,
+        quoted: bool,
     ) -> Taken:
         if not attachment.reference:
             return Taken([unfetched(attachment)])
@@ -130,7 +142,7 @@ class Intake:
             if part["type"] == IMAGE:
                 return Taken([part])
             if attachment.kind in SPOKEN and self._transcriber is not None:
-                return await self._written_down(part, inbound, attachment, data)
+                return await self._written_down(part, inbound, attachment, data, payer)
         text = _text_of(part, data)
         return Taken([part | self._inlined(text) if text is not None else part])
 
@@ -179,14 +191,14 @@ class Intake:
             raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
 
     async def _written_down(
-        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes
+        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, payer: Payer
     ) -> Taken:
         assert self._transcriber is not None
-        model, transcriber = self._transcriber
+        model, _ = self._transcriber
         name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
         try:
             async with asyncio.timeout(self._settings.transcription_timeout):
-                said = clean(await transcriber.transcribe(data, name, part["media_type"]))
+                said = clean(await self._said(data, name, part["media_type"], payer))
         except (ModelError, TimeoutError) as error:
             reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
             failed = self._failed(attachment, inbound, reason, what="could not be written down")
@@ -194,9 +206,26 @@ class Intake:
         fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(said)}
         return Taken([part | self._inlined(said) | {"by": model}], [make.event(TRANSCRIBED, fact)])
 
+    async def _said(self, data: bytes, name: str, media_type: str, payer: Payer) -> str:
+        """What is said in a recording. Reserved before the call, as every other is; seconds of sound are no tokens."""
+        assert self._transcriber is not None
+        model, transcriber = self._transcriber
+        if self._budget is None:
+            return (await transcriber.transcribe(data, name, media_type)).text
+        async with self._budget.call(payer, model, 0) as call:
+            found = await transcriber.transcribe(data, name, media_type)
+            call.heard = estimate_tokens(found.text)
+            call.reply = ModelReply(found.text, usage=found.usage, model=model)
+        return found.text
+
     def _inlined(self, text: str) -> dict[str, Any]:
         shown = text[: self._settings.max_inline]
         return {"text": shown} | ({"characters": len(text)} if len(shown) < len(text) else {})
+
+
+def _payer(inbound: Inbound) -> Payer:
+    """For whom a recording is written down: before its turn begins."""
+    return Payer(inbound.session, person(inbound.session, inbound.sender.id))
 
 
 def _together(results: Sequence[Taken]) -> Taken:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -11,6 +10,8 @@ from datetime import tzinfo
 from bubbot.channel import Inbound, Outbound, Part, Role
 from bubbot.runtime.intake import Fetch, Intake, no_fetch
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.metering import Pace, nothing_said
+from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.schedule.firing import Firings
@@ -40,16 +41,18 @@ class ChannelLink:
 @dataclass(frozen=True, slots=True)
 class SessionDeps:
     """What every session shares. `deliver` is told of each merged intent, `show` of what a turn shows meanwhile;
-    `texts` are the bot's own sentences; `firings` knows what a scheduled turn is for."""
+    `places` are those for turns at once, `pace` keeps messages to their rates; `texts` are the bot's own sentences;
+    `firings` knows what a scheduled turn is for."""
 
     loop: AgentLoop
     now: Clock
     new_id: NewId
     zone: tzinfo
     retention_days: int
-    limit: asyncio.Semaphore
+    places: Places
     deliver: Callable[[str, Intent], Awaitable[None]]
     show: Show = show_nothing
     texts: Texts = Texts()  # noqa: RUF009 - frozen
     firings: Firings | None = None
     intake: Intake = field(default_factory=Intake)
+    pace: Pace = field(default_factory=lambda: Pace(None, Texts(), nothing_said))

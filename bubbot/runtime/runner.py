@@ -14,6 +14,7 @@ from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import CallRunner, Repeats, clean
 from bubbot.runtime.compose import Composed, Composer, tools_text
 from bubbot.runtime.fitting import Fitting
+from bubbot.runtime.metering import Heard, Meter, Unmetered
 from bubbot.runtime.preview import Show, ShownText, show_nothing
 from bubbot.runtime.router import Answer, route_assistant
 from bubbot.tape import entry as make
@@ -44,7 +45,8 @@ class _Kept:
 
 
 class ModelRunner:
-    """Runs the steps of turns. `elapsed` is a monotonic clock in seconds; `show` is told of text as it comes."""
+    """Runs the steps of turns. `elapsed` is a monotonic clock in seconds; `show` is told of text as it comes;
+    `meter` reserves what each call takes."""
 
     def __init__(
         self,
@@ -53,7 +55,10 @@ class ModelRunner:
         settings: RunnerSettings,
         elapsed: Callable[[], float],
         show: Show = show_nothing,
+        *,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or Unmetered()
         self._fitting = Fitting(composer, settings.timeout)
         self._calls = calls
         self._settings = settings
@@ -73,7 +78,8 @@ class ModelRunner:
             started = self._elapsed()
             try:
                 fitted.check()
-                reply = await self._ask(turn, composed)
+                async with self._meter.call(turn, composed, fitted.count.tokens if fitted.count else None) as heard:
+                    reply = await self._ask(turn, composed, heard)
             except ModelError as error:
                 facts |= {"elapsed_ms": self._since(started), "error": clean(str(error))}
                 again = isinstance(error, ModelOverflow) and not overflowed
@@ -91,13 +97,14 @@ class ModelRunner:
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelStepLimit(self._settings.max_steps)
 
-    async def _ask(self, turn: Turn, composed: Composed) -> ModelReply:
+    async def _ask(self, turn: Turn, composed: Composed, heard: Heard) -> ModelReply:
         model, reply, seen, shown = composed.model, None, "", ShownText()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(composed.request):
                     if isinstance(item, TextDelta):
                         seen += item.text
+                        heard.text(item)
                         self._say(turn, shown.feed(item.text))
                     elif isinstance(item, ModelReply):
                         reply = item
@@ -105,6 +112,7 @@ class ModelRunner:
             raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
+        heard.reply(reply)
         if reply.text.startswith(seen):  # a model need not stream all of its text, or any
             self._say(turn, shown.feed(reply.text[len(seen) :]))
         self._say(turn, shown.rest())

@@ -9,6 +9,7 @@ from bubbot.outbox import intent
 from bubbot.runtime.link import ChannelLink
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.firing import Firings
+from bubbot.tape.entry import TapeEntry
 from bubbot.turn import SCHEDULED, Accepted, Status, Turn
 
 
@@ -32,6 +33,14 @@ def stage_said(turn: Turn, link: ChannelLink, said: Said, status: Status, firing
         parts = tuple(link.parts(out))
         turn.tape.stage(link.outbox, [intent(turn.session, turn.id, parts, inbound=said.answered.id)])
     return link
+
+
+def poisoned(link: ChannelLink, session: str, first: Accepted, text: str) -> tuple[str, TapeEntry]:
+    """What is said of messages that no turn can be made of: the key of the intent, and the intent."""
+    key, inbound = f"poisoned:{first.id}", first.inbound
+    quoted = inbound.message or ("" if inbound.origin == SCHEDULED else inbound.external_id)
+    out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
+    return key, intent(session, key, tuple(link.parts(out)), inbound=first.id)
 
 
 def _scheduled(turn: Turn, link: ChannelLink, said: Said, status: Status, firings: Firings) -> ChannelLink:

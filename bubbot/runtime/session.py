@@ -7,20 +7,20 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from bubbot.channel import Inbound, Outbound, Role, TurnEnded, TurnStarted
-from bubbot.errors import BubbotError, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.channel import Inbound, Role, TurnEnded, TurnStarted
+from bubbot.errors import BubbotError, ModelNotAsked, ModelUnconfigured, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
-from bubbot.outbox import intent
 from bubbot.runtime.calls import clean
 from bubbot.runtime.changes import change_entries
 from bubbot.runtime.intake import Taken, attachments_of
 from bubbot.runtime.link import ChannelLink, SessionDeps
 from bubbot.runtime.loop import LoopResult
+from bubbot.runtime.metering import not_asked
 from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
 from bubbot.runtime.router import is_command
-from bubbot.runtime.saying import Said, stage_said
+from bubbot.runtime.saying import Said, poisoned, stage_said
 from bubbot.runtime.waiting import Waiting, WaitingLine
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.tape import entry as make
@@ -55,6 +55,8 @@ class SessionRuntime:
         self._running: asyncio.Task[LoopResult] | None = None
         self._writing = asyncio.Lock()
         self._stop_asked = False
+        self._refused: ModelNotAsked | None = None
+        self._woken = asyncio.Event()
         self._paused = False
         self._started = False
 
@@ -96,6 +98,7 @@ class SessionRuntime:
         self._stop_asked = bool(self._line.messages or self._batch)
         if self._taking is not None:
             self._taking.cancel()
+        self._woken.set()
         return self._stop_asked
 
     def awaits(self, message: str) -> bool:
@@ -113,6 +116,7 @@ class SessionRuntime:
     def pause(self) -> None:
         """No further turn begins."""
         self._paused = True
+        self._woken.set()
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[TapeService]:
@@ -128,6 +132,7 @@ class SessionRuntime:
     async def drain(self) -> None:
         """Runs turns until nothing waits."""
         while self._line and not self._paused:
+            self._woken.clear()
             await self._line.quiet(self._deps.now)
             if changed := self._line.change():
                 self._applying = changed
@@ -136,9 +141,13 @@ class SessionRuntime:
                 self._applying = None
                 continue
             await self._take(lambda: [one for one in self._line.ahead(self._deps.now()) if not one.attempts])
-            async with self._link.chat_limit(self._tape.session), self._deps.limit, self._writing:
+            self._refused = await self._deps.pace.wait(self._line.ahead(self._deps.now()), self._woken)
+            async with self._link.chat_limit(self._tape.session), self._deps.places.place(self._crowded), self._writing:
                 if not self._paused:
                     await self._next()
+
+    async def _crowded(self, before: int) -> None:
+        await self._deps.pace.crowded(self._line.ahead(self._deps.now()), before)
 
     async def _next(self) -> None:
         """One turn, for what it takes from the line."""
@@ -162,20 +171,15 @@ class SessionRuntime:
     async def _poisoned(self, batch: Sequence[Accepted], error: Exception) -> TurnResult:
         """Messages that no turn can be made of end with a failure, so that no later start meets them again."""
         first, texts = batch[0], self._deps.texts
-        key, inbound = f"poisoned:{first.id}", first.inbound
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
-        quoted = inbound.message or ("" if inbound.origin == SCHEDULED else inbound.external_id)
-        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
-        told = intent(self._tape.session, key, tuple(self._link.parts(out)), inbound=first.id)
+        key, told = poisoned(self._link, self._tape.session, first, text)
         ended = done([one.id for one in batch], outcome="failed")
         fact = make.error("internal", clean(f"{type(error).__name__}: {error}"))
-        also = {self._link.inbox: [ended], self._link.outbox: [told]}
-        failed = (
-            self._deps.firings.poisoned(inbound, text) if self._deps.firings and inbound.origin == SCHEDULED else ()
-        )
-        await self._tape.append([fact], also={**also, SCHEDULE_TAPE: failed} if failed else also)
-        if self._deps.firings is not None:
-            self._deps.firings.take(failed)
+        failed = firings.poisoned(first.inbound, text) if (firings := self._deps.firings) else ()
+        also = {self._link.inbox: [ended], self._link.outbox: [told], **({SCHEDULE_TAPE: failed} if failed else {})}
+        await self._tape.append([fact], also=also)
+        if firings and failed:
+            firings.take(failed)
         self._deps.show(self._tape.session, TurnEnded("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))
@@ -200,6 +204,8 @@ class SessionRuntime:
                 result = LoopResult("silent", "")
             elif old:
                 result = LoopResult("too_old", too_old_text(turn.texts, batch))
+            elif self._refused is not None:
+                result = LoopResult("failed", await not_asked(turn, self._refused))
             elif max(one.attempts for one in batch) >= ATTEMPTS:
                 gave_up = turn.texts.say("gave_up")
                 await turn.tape.append([make.error("interrupted", gave_up)])
@@ -356,6 +362,8 @@ class SessionRuntime:
             return LoopResult("stopped", stopped)
         except StoreError:
             raise  # nothing can be recorded; the fork is durable as far as it got
+        except ModelNotAsked as error:
+            return LoopResult("failed", await not_asked(turn, error))
         except BubbotError as error:
             await turn.tape.append([make.error(error.kind, clean(str(error)))])
             log.info("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})

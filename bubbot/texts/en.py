@@ -66,6 +66,77 @@ _GATE: dict[str, Sentence] = {
     "unparsed": "I could not read that: {reason}. It was kept as it came.",
 }
 
+_BUDGET: dict[str, Sentence] = {
+    "budget_spent_day": (
+        "The budget of {whose} for today is used up, so I did not ask the model. "
+        "It begins anew on {renews}; ,retry has your message answered then."
+    ),
+    "budget_spent_month": (
+        "The budget of {whose} for this month is used up, so I did not ask the model. "
+        "It begins anew on {renews}; ,retry has your message answered then."
+    ),
+    "too_many_minute": {
+        "one": (
+            "That is more than {count} message within a minute, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+        "other": (
+            "That is more than {count} messages within a minute, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+    },
+    "too_many_hour": {
+        "one": (
+            "That is more than {count} message within an hour, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+        "other": (
+            "That is more than {count} messages within an hour, so I did not ask the model. "
+            "From {renews} on there is room again; ,retry has your message answered then."
+        ),
+    },
+    "over_rate": {
+        "one": "You write faster than I may answer. Your message waits for {count} second.",
+        "other": "You write faster than I may answer. Your message waits for {count} seconds.",
+    },
+    "waiting_for_place": {
+        "one": "I am busy with many chats. Your message is kept and waits its turn; {count} is before it.",
+        "other": "I am busy with many chats. Your message is kept and waits its turn; {count} are before it.",
+    },
+    "budget_near": "{percent} % of the budget of {whose} for {period} is used. ,usage tells where it went.",
+    "budget_unpriced": (
+        "I do not know what {model} costs: its calls count in tokens, and no budget in money stops them. "
+        'Set input_price and output_price in [budget.models."{model}"].'
+    ),
+    "whose_bot": "the whole bot",
+    "whose_channel": "the channel {name}",
+    "whose_chat": "the chat {name}",
+    "whose_user": "the person {name}",
+    "whose_job": "the job {name}",
+    "whose_model": "the model {name}",
+    "whose_you": "your account",
+    "whose_here": "this chat",
+    "usage_day": "Today ({since}):",
+    "usage_month": "This month (since {since}):",
+    "usage_all": "Since the first call:",
+    "usage_none": "No model was asked.",
+    "usage_line": "{name}: {cost}; calls {calls}; tokens {input} in ({cached} cached), {output} out; entries {entries}",
+    "usage_sum": "all",
+    "usage_by_chat": "By chat:",
+    "usage_by_user": "By person:",
+    "usage_by_job": "By job:",
+    "usage_by_model": "By model:",
+    "usage_by_day": "By day:",
+    "usage_cost": "{amount} {currency}",
+    "usage_no_price": "no known price",
+    "usage_unpriced": "Calls without a known price, counted in tokens alone: {calls}.",
+    "usage_estimated": "Calls that were cut off, with an estimate: {calls}.",
+    "usage_limits": "Budgets:",
+    "usage_limit": "{whose}, {period}: {used} of {most} ({percent} %)",
+    "usage_tokens": "{tokens} tokens",
+    "usage_cites": "The entries are reservations on the tape bubbot/budget.",
+}
+
 _COMMANDS: dict[str, Sentence] = {
     "no_name": "a command is a comma and a name, such as ,help",
     "no_command": "there is no command ,{name}; ,help lists them all",
@@ -173,5 +244,7 @@ _MEMORY: dict[str, Sentence] = {
     "nothing": "nothing",
 }
 
-ENGLISH = Language(_form, MappingProxyType({**_TURNS, **_GATE, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE}))
+ENGLISH = Language(
+    _form, MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE})
+)
 """English; errors, summaries and roles are English where they are made."""

@@ -48,6 +48,55 @@ _GATE: dict[str, Sentence] = {
     "unparsed": "无法读取这条消息：{reason}。原始内容已保留。",
 }
 
+_BUDGET: dict[str, Sentence] = {
+    "budget_spent_day": (
+        "{whose}今天的预算已用完，因此没有请求模型。预算将于 {renews} 重新开始；届时发送 ,retry 即可得到回答。"
+    ),
+    "budget_spent_month": (
+        "{whose}本月的预算已用完，因此没有请求模型。预算将于 {renews} 重新开始；届时发送 ,retry 即可得到回答。"
+    ),
+    "too_many_minute": {
+        "other": "一分钟内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
+    },
+    "too_many_hour": {
+        "other": "一小时内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
+    },
+    "over_rate": {"other": "您发送得比我可以回答的快。这条消息将等待 {count} 秒。"},
+    "waiting_for_place": {"other": "现在有许多对话在进行。您的消息已保存，正在排队；前面还有 {count} 条。"},
+    "budget_near": "{whose}在 {period} 的预算已用去 {percent}%。发送 ,usage 可查看用在了哪里。",
+    "budget_unpriced": (
+        "不知道 {model} 的价格：它的调用只按令牌数计算，按金额设定的预算不会拦住它。"
+        '请在 [budget.models."{model}"] 中设置 input_price 和 output_price。'
+    ),
+    "whose_bot": "整个机器人",
+    "whose_channel": "频道 {name} ",
+    "whose_chat": "聊天 {name} ",
+    "whose_user": "用户 {name} ",
+    "whose_job": "任务 {name} ",
+    "whose_model": "模型 {name} ",
+    "whose_you": "您的账号",
+    "whose_here": "本聊天",
+    "usage_day": "今天（{since}）：",
+    "usage_month": "本月（自 {since} 起）：",
+    "usage_all": "自第一次调用起：",
+    "usage_none": "没有请求过模型。",
+    "usage_line": "{name}：{cost}；调用 {calls} 次；输入 {input} 令牌（缓存 {cached}），输出 {output}；条目 {entries}",
+    "usage_sum": "合计",
+    "usage_by_chat": "按聊天：",
+    "usage_by_user": "按用户：",
+    "usage_by_job": "按任务：",
+    "usage_by_model": "按模型：",
+    "usage_by_day": "按日期：",
+    "usage_cost": "{amount} {currency}",
+    "usage_no_price": "价格未知",
+    "usage_unpriced": "价格未知、只按令牌数计算的调用：{calls} 次。",
+    "usage_estimated": "中途中断、按估计计算的调用：{calls} 次。",
+    "usage_limits": "预算：",
+    "usage_limit": "{whose}，{period}：已用 {used}，共 {most}（{percent}%）",
+    "usage_tokens": "{tokens} 令牌",
+    "usage_cites": "条目是记录带 bubbot/budget 上的预留。",
+}
+
 _COMMANDS: dict[str, Sentence] = {
     "no_name": "命令由逗号和名称组成，例如 ,help",
     "no_command": "没有 ,{name} 这个命令；,help 可列出全部命令",
@@ -137,6 +186,9 @@ _REASONS = {
     "step_limit": "已执行 {steps} 步仍未得出答案。发送 ,retry 可让我继续；[model] max_steps 可提高上限",
     "repeated_call": "模型反复用相同的参数调用 {name}，我已停止",
     "empty_answer": "模型返回了空的回答",
+    "not_asked": "没有请求模型（{detail}）",
+    "budget_spent": "预算已用完（{detail}）",
+    "too_many_messages": "消息过于频繁（{detail}）",
 }
 
 _SUMMARIES = {
@@ -150,6 +202,7 @@ _SUMMARIES = {
     "session.context": "显示模型接下来会看到的全部内容及条目编号",
     "session.model": "查看或切换当前对话的模型",
     "session.status": "查看是否正在忙、由哪个模型回答、磁带有多长",
+    "session.usage": "查看今天、本月或全部的用量和费用",
     "file.send": "随回答发送一个文件",
     "session.stop": "停止当前对话中正在进行的回答",
     "session.reset": "重新开始记录带：archive 归档旧内容，erase 清除旧内容",
@@ -171,7 +224,7 @@ _ROLES = {"owner": "所有者", "admin": "管理员", "member": "成员", "stran
 
 CHINESE = Language(
     _form,
-    MappingProxyType({**_TURNS, **_GATE, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE}),
+    MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE}),
     MappingProxyType(_REASONS),
     MappingProxyType({**_SUMMARIES, **SUMMARIES}),
     MappingProxyType(_ROLES),

@@ -165,6 +165,27 @@ class NewestView:
         return Known(newest, heard)
 
 
+@dataclass(frozen=True, slots=True)
+class DirectView:
+    """The direct chat in which one of these people wrote last; None where none of the newest messages is one."""
+
+    people: frozenset[str]
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest messages."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=NEWEST_LIMIT),)
+
+    def fold(self, found: Found) -> Inbound | None:
+        """The newest of theirs."""
+        for entry in found[0]:
+            if not entry.erased:
+                inbound = inbound_from(entry.payload["data"])
+                if inbound.direct and inbound.sender.id in self.people:
+                    return inbound
+        return None
+
+
 def _moment(time: str) -> float:
     found = moment(time)
     return found.timestamp() if found else 0.0

@@ -40,12 +40,18 @@ def in_example() -> dict[tuple[str, str], object]:
     found: dict[tuple[str, str], object] = {}
     for section, table in tomllib.loads(uncommented()).items():
         for name, value in table.items():
-            if section == "channels":
+            if section == "budget" and isinstance(value, dict):
+                found[section, name] = {}
+            elif section == "channels":
                 guilds = value["guilds"]
                 found |= {("channels.<name>", key): inner for key, inner in {**value, "guilds": {}}.items()}
                 found |= {("channels.<name>.guilds.<id>", key): inner for key, inner in guilds["42"].items()}
             else:
                 found[section, name] = value
+        for name, value in table.items() if section == "budget" else ():
+            if isinstance(value, dict):
+                [inner] = value.values()
+                found |= {(f"budget.{name}.<name>", key): one for key, one in inner.items()}
     return found
 
 
@@ -77,9 +83,12 @@ def test_the_example_has_the_defaults() -> None:
 
 
 def test_what_has_no_default_says_so_in_the_example() -> None:
-    lines = EXAMPLE.read_text().splitlines()
+    text = EXAMPLE.read_text()
     for (section, key), setting in SETTINGS.items():
-        if setting.default is None and section != "channels.<name>":
+        if setting.default is None and "." not in section:
+            lines = re.split(r"^#?\[", text.partition(f"\n[{section}]\n")[2], maxsplit=1, flags=re.MULTILINE)[
+                0
+            ].splitlines()
             [at] = [number for number, line in enumerate(lines) if line.startswith(f"#{key} = ")]
             assert "Not set" in lines[at - 1], key
 

@@ -28,6 +28,7 @@ from bubbot.tools.result import result_tools
 from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
+from bubbot.tools.usage import usage_tool
 from bubbot.views.context import SELECTORS
 from bubbot.wiring import App, open_app
 from tests.docs.names import written
@@ -37,6 +38,7 @@ REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
 WRITTEN = written(ROOT, ("bubbot", "channels"))
 PASSED_ON = {
+    "bubbot/runtime/metering.py:not_asked",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_bounded",  # the kind of the error that ended the turn
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
@@ -123,6 +125,7 @@ def _tools() -> list[Tool]:
         *tape_tools(),
         *memory_tools(retention_days=30, recent_days=7),
         *result_tools(),
+        usage_tool(unused),
         *file_tools(0),
         *schedule_tools(unused),
     ]

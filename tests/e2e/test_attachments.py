@@ -117,7 +117,7 @@ async def test_a_voice_message_is_written_down_by_the_configured_model(tmp_path:
 class TestTranscribing:
     async def test_it_is_asked_again_where_that_can_help(self) -> None:
         async with listening(503, "hello") as ears, asking("openai/whisper-1", ears.address) as model:
-            assert await model.transcribe(b"OggS", "a.ogg", "audio/ogg") == "hello"
+            assert (await model.transcribe(b"OggS", "a.ogg", "audio/ogg")).text == "hello"
         assert [heard.key for heard in ears.heard] == ["Bearer sk-canary-2"] * 2
 
     @pytest.mark.parametrize(("status", "kind"), [(401, ModelRefused), (429, ModelRateLimited)])

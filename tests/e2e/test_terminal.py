@@ -106,6 +106,7 @@ def test_a_paste_arrives_whole_and_lines_can_be_broken_by_hand(home: Path) -> No
         chat.expect("You said: four")
         chat.type("six\\" + ENTER + "seven" + ENTER)
         chat.expect("You said: six")
+        chat.settle()
     assert typed(home) == ["one\n  two\n\nthree", "four\nfive", "six\nseven"]
 
 
@@ -122,6 +123,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_bot_and_what_was_typed_ahead_is_answe
         chat.expect("Ctrl-D or ,quit leaves.")
         chat.say("fine")
         chat.expect("You said: fine")
+        chat.settle()
     assert statuses(home) == ["stopped", "answered", "answered"]
     assert typed(home) == ["a slow question", "the next one", "fine"]
 

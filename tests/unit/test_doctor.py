@@ -143,6 +143,10 @@ class TestConfig:
         home.config.write_text('[bot]\npersona_file = "none.md"\n')
         assert level(read_config(home, None)[1], "config.persona") == "problem"
 
+    def test_a_budget_that_cannot_be_reckoned_with(self, home: Home) -> None:
+        home.config.write_text('[budget]\ncurrency = "EUR"\n')
+        assert level(read_config(home, None)[1], "config.budget") == "problem"
+
 
 class TestDatabase:
     def test_none_and_a_sound_one(self, home: Home) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bubbot.channel import Attachment, Quote, Sender
 from bubbot.errors import FetchFailed, ModelUnavailable
+from bubbot.model import Transcript, Usage
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.intake import Intake, file_name, image_type
+from bubbot.runtime.metering import BudgetMeter
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.blobs import digest_of
+from bubbot.views.budget import SETTLED
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown
+from tests.budgets import facts, opened, plan
 from tests.e2e.test_images import JPEG, PNG
 from tests.turns import HOME, WAIT, KeptChannel, Options, Played, calls, running, says
 
@@ -228,12 +233,12 @@ class Ears(ScriptedModel):
         self.said = list(said)
         self.heard: list[tuple[bytes, str, str]] = []
 
-    async def transcribe(self, data: bytes, name: str, media_type: str) -> str:
+    async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         self.heard.append((data, name, media_type))
         found = self.said.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found
+        return Transcript(found, Usage(30, 4))
 
 
 class TestVoice:
@@ -248,6 +253,25 @@ class TestVoice:
             assert "please buy milk" in shown(bench)
             (fact,) = await bench.events("attachment/transcribed")
             assert (fact["model"], fact["characters"], fact["digest"]) == ("ears/one", 15, digest_of(b"OggS"))
+
+    async def test_it_is_paid_for_by_whoever_spoke(self, sqlite_store: SqliteStore) -> None:
+        budget = await opened(sqlite_store, plan())
+        told = replace(options(), intake=Intake(transcriber=("ears/one", Ears("buy milk")), budget=budget))
+        async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
+            await bench.say("", attachments=[VOICE], sender="7")
+        [settled] = await facts(sqlite_store, SETTLED)
+        took = {"user": "test:7", "session": "test:home", "model": "ears/one", "input_tokens": 30, "output_tokens": 4}
+        assert settled.items() >= (took | {"nano": 34 * 10**9, "status": "answered"}).items()
+
+    async def test_where_the_budget_is_used_up_it_is_kept_and_named(self, sqlite_store: SqliteStore) -> None:
+        budget = await opened(sqlite_store, plan(day=0.0))
+        told = replace(options(), intake=Intake(transcriber=("ears/one", Ears()), budget=budget))
+        told = replace(told, meter=BudgetMeter(budget))
+        async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
+            result = await bench.say("", attachments=[VOICE])
+            assert result.text.startswith("I could not read voice: The budget of the bot for the day is used up")
+            assert "The budget of the whole bot for today is used up" in result.text
+            assert await bench.tape().get_blob(digest_of(b"OggS")) == b"OggS"
 
     async def test_one_that_cannot_be_written_down_is_kept_and_named(self, sqlite_store: SqliteStore) -> None:
         ears = Ears(ModelUnavailable("ears/one is not there"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bubbot.models.litellm_quiet import litellm
-from bubbot.models.litellm_sizes import known_size, traits
+from bubbot.models.litellm_sizes import known_size, longest_answer, price, traits
 
 KNOWN = [
     "openai/gpt-4o",
@@ -43,3 +43,18 @@ def test_whether_a_model_sees_is_what_litellm_tells(name: str) -> None:
 
 def test_some_do_not_and_of_unknown_ones_nobody_thinks_so() -> None:
     assert (traits("openai/gpt-3.5-turbo").images, traits("openai/nobody-knows-this").images) == (False, False)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_price_and_the_longest_answer_are_those_litellm_tells(name: str) -> None:
+    info, found = litellm.get_model_info(name), price(name)
+    assert found is not None
+    assert found.input == pytest.approx(info["input_cost_per_token"] * 1e6)
+    assert found.output == pytest.approx(info["output_cost_per_token"] * 1e6)
+    assert found.cached == pytest.approx((info["cache_read_input_token_cost"] or 0) * 1e6)
+    assert longest_answer(name) == info["max_output_tokens"]
+
+
+@pytest.mark.parametrize("name", ["openai/nobody-knows-this", "nowhere/gpt-4o", "scripted", "ollama/llama3"])
+def test_what_is_in_no_list_has_no_price(name: str) -> None:
+    assert price(name) is None

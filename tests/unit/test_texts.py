@@ -33,6 +33,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import LANGUAGES, Texts
 from bubbot.texts.language import Language, Sentence
 from bubbot.tools.schedule import schedule_tools
+from bubbot.tools.usage import usage_tool
 from bubbot.turn import Accepted
 from tests.docs.pages import ROOT
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
@@ -83,8 +84,9 @@ class TestLanguages:
     @pytest.mark.parametrize("tag", OTHERS)
     def test_the_commands_of_the_bot_have_a_summary_and_roles_a_name(self, tag: str) -> None:
         language = LANGUAGES[tag]
-        schedule: Any = None
-        assert set(language.summaries) == {one.name for one in (*toolbox(ScriptedModel()), *schedule_tools(schedule))}
+        unused: Any = None
+        tools = [*toolbox(ScriptedModel()), *schedule_tools(unused), usage_tool(unused)]
+        assert set(language.summaries) == {one.name for one in tools}
         assert set(language.roles) == set(Role)
 
     @pytest.mark.parametrize("tag", OTHERS)

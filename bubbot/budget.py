@@ -1,0 +1,383 @@
+"""Budgets: what a model call may take is reserved before it and settled after it, each a fact on `bubbot/budget`.
+
+`docs/concepts/budget.md` explains it, `docs/reference/tape-format.md` lists the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Protocol, TypeVar
+
+from bubbot.errors import BudgetSpent, ModelError
+from bubbot.model import NANO, ModelReply, Price, Usage
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.service import NewId
+from bubbot.texts import Texts
+from bubbot.views.budget import (
+    BOT,
+    MARK,
+    NOTHING,
+    RESERVED,
+    SETTLED,
+    UNPRICED,
+    WARNED,
+    Books,
+    BooksView,
+    Hold,
+    Key,
+    MarkView,
+    Payer,
+    Spent,
+    Warned,
+    whose_budget,
+)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+EACH = "each"
+"""The name of a limit for everybody who has none of their own."""
+MARK_EVERY = 200
+"""Facts between two bookkeeping anchors at least; more where an anchor has more totals than that."""
+TOLD_AGAIN = timedelta(minutes=10)
+"""How soon a person is told again that a budget is used up."""
+COST, TOKENS = "cost", "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What may be spent in a day and a month, in US dollars and in tokens; None: as much as there is."""
+
+    day: float | None = None
+    month: float | None = None
+    tokens_day: int | None = None
+    tokens_month: int | None = None
+
+    def of(self, period: str, measure: str) -> float | None:
+        """The limit of a day or month (as in `Key`), in dollars or tokens."""
+        is_day = len(period) == 10
+        if measure == COST:
+            return self.day if is_day else self.month
+        return self.tokens_day if is_day else self.tokens_month
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
+    `("bot", "")`. `decided` is the price of a model that the deployment set, `listed` the one of a list, None where nobody
+    knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where everybody is told every time."""
+
+    limits: Mapping[tuple[str, str], Limit] = field(default_factory=dict)
+    decided: Callable[[str], Price | None] = lambda _: None
+    listed: Callable[[str], Price | None] = lambda _: None
+    answer: Callable[[str], int] = lambda _: 4096
+    warn_at: float = 0.8
+    loud: frozenset[str] = frozenset()
+
+    def price(self, model: str) -> Price | None:
+        """What a model costs as far as that is known before the call."""
+        return self.decided(model) or self.listed(model)
+
+    def limit(self, scope: str, name: str) -> Limit | None:
+        """The limit that holds for one; None where there is none."""
+        found = self.limits.get((scope, name))
+        return found if found is not None or scope == BOT else self.limits.get((scope, EACH))
+
+
+class TellOwner(Protocol):
+    """Tells the owner something, together with the fact that it was told."""
+
+    async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
+        """Writes fact and message in one transaction; False where no owner's chat is known, and nothing was written."""
+        ...
+
+
+async def nobody(key: str, text: str, fact: TapeEntry) -> bool:  # noqa: ARG001 - the port's signature
+    """For bots whose owner has no chat."""
+    return False
+
+
+@dataclass
+class Call:
+    """One model call that was reserved. Whoever makes it says what came of it, as far as that is known."""
+
+    hold: Hold
+    heard: int = 0
+    reply: ModelReply | None = None
+    status: str = "failed"
+
+    def usage(self) -> tuple[Usage, bool]:
+        """The tokens, and whether they are an estimate. What was cut off is reckoned by what was heard of it; a call
+        that failed before anything came is free at every provider."""
+        told = self.reply.usage if self.reply else Usage()
+        if told.input_tokens or told.output_tokens or told.cost is not None:
+            return told, False
+        if self.reply is None and self.status == "failed" and not self.heard:
+            return Usage(), False
+        return Usage(self.hold.input, self.heard), True
+
+
+class Budget:
+    """The one writer of the budget tape. `load` comes first.
+
+    Checks and reservations are one step: however many turns ask at once, a budget is overspent by one call at most.
+    """
+
+    def __init__(
+        self,
+        tape: TapeHandle,
+        plan: Plan | None = None,
+        *,
+        now: Clock,
+        new_id: NewId,
+        zone: tzinfo,
+        texts: Texts = Texts(),  # noqa: B008 - frozen
+        tell: TellOwner = nobody,
+    ) -> None:
+        self.plan = plan or Plan()
+        self._tape = tape
+        self._now = now
+        self._new_id = new_id
+        self._zone = zone
+        self._texts = texts
+        self._tell = tell
+        self._books = Books()
+        self._facts = 0
+        self._marking = False
+        self._day = ""
+        self._settled = asyncio.Event()
+        self._refused: dict[tuple[str, str], datetime] = {}
+
+    def spent(self, scope: str, name: str, period: str) -> Spent:
+        """What was settled for one in a day or month that is not over."""
+        return self._books.spent.get(Key(scope, name, period), NOTHING)
+
+    def held(self) -> tuple[Hold, ...]:
+        """The reservations of calls that are under way."""
+        return tuple(self._books.open.values())
+
+    def today(self) -> str:
+        """The day, in the deployment's time zone."""
+        return self._now().astimezone(self._zone).strftime("%Y-%m-%d")
+
+    async def load(self) -> int:
+        """Reads the books. What an earlier process had reserved and not settled counts as spent in full, for nobody
+        knows better; says how many calls that were."""
+        mark = await self._tape.read(MarkView())
+        self._books, newest = await self._tape.read(BooksView(mark))
+        self._facts = newest - (mark["after"] if mark else 0)
+        left = [Call(hold, hold.output, status="unknown") for hold in self.held()]
+        for call in left:
+            await self._write_settled(call)  # the owner is told with the next call: no channel runs yet
+        if left:
+            log.warning("%d model calls were cut off; they count in full", len(left), extra={"action": "budget.cut"})
+        return len(left)
+
+    @asynccontextmanager
+    async def call(self, payer: Payer, model: str, input_tokens: int) -> AsyncIterator[Call]:
+        """Reserves a call, durable before the block begins, and settles it when the block ends, however it ends.
+
+        Raises `BudgetSpent` where a budget is used up. Where only calls under way stand in between, it waits for them.
+        """
+        made = await self._reserved(payer, model, input_tokens)
+        try:
+            yield made
+            made.status = "answered" if made.reply else made.status
+        except asyncio.CancelledError:
+            made.status = "stopped"
+            raise
+        except ModelError:
+            raise
+        except BaseException:
+            made.status = "stopped"
+            raise
+        finally:
+            await _whole(self._settle(made))
+
+    def used_up(self, scope: str, name: str) -> bool:
+        """Whether a budget leaves no room for a call now."""
+        day = self.today()
+        return any(self._measured(Key(scope, name, period), NOTHING) is not None for period in (day, day[:7]))
+
+    async def _reserved(self, payer: Payer, model: str, input_tokens: int) -> Call:
+        while True:
+            self._settled.clear()
+            hold = self._hold(payer, model, input_tokens)
+            if not self._must_wait(hold):
+                break
+            await self._settled.wait()  # those under way have time limits of their own
+        self._books.open[hold.call] = hold
+        writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
+        try:
+            stored = await _whole(writing)
+        except BaseException:
+            if writing.done() and not writing.cancelled() and writing.exception() is None:
+                # It is on the tape, and the call will not be made.
+                await _whole(self._settle(Call(replace(hold, entry=writing.result().id))))
+            else:
+                self._release(hold)
+            raise
+        self._books.open[hold.call] = hold = replace(hold, entry=stored.id)
+        return Call(hold)
+
+    def _hold(self, payer: Payer, model: str, input_tokens: int) -> Hold:
+        price, output = self.plan.price(model), self.plan.answer(model)
+        nano = price.nano(Usage(input_tokens, output)) if price else None
+        return Hold(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
+
+    def _must_wait(self, hold: Hold) -> bool:
+        """Whether calls under way hold all that is left. Raises `BudgetSpent` where it is spent."""
+        keys = [key for key in hold.totals() if self.plan.limit(key.scope, key.name) is not None]
+        spent = [key for key in keys if self._measured(key, NOTHING) is not None]
+        if spent:  # who is told of a day is not to find the month used up on the next one
+            raise self._refusal(max(spent, key=lambda key: renewal(key.period)), hold.payer)
+        return any(self._measured(key, self._books.held(key)) is not None for key in keys)
+
+    def _measured(self, key: Key, held: Spent) -> str | None:
+        """By which measure a total has reached its limit, with what is held of it."""
+        limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, NOTHING)
+        if limit is None:
+            return None
+        for measure, used in ((COST, (spent.nano + held.nano) / NANO), (TOKENS, spent.tokens + held.tokens)):
+            most = limit.of(key.period, measure)
+            if most is not None and used >= most:
+                return measure
+        return None
+
+    def _refusal(self, key: Key, payer: Payer) -> BudgetSpent:
+        now, person = self._now(), (payer.session, payer.user)
+        before = self._refused.get(person)
+        told = before is not None and now - before < TOLD_AGAIN and payer.channel not in self.plan.loud
+        if not told and payer.turn:  # without a turn there is nobody yet who is told
+            self._refused = {who: at for who, at in self._refused.items() if now - at < TOLD_AGAIN} | {person: now}
+        period = "day" if len(key.period) == 10 else "month"
+        log.info(
+            "a budget is used up: %s %s", key.scope, key.name, extra={"action": "budget.spent", "period": key.period}
+        )
+        return BudgetSpent(scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=told)
+
+    async def _settle(self, made: Call) -> None:
+        """Writes what the call took; tells the owner where it brings a budget near its end."""
+        settled = await self._write_settled(made)
+        await self._tell_owner(settled)
+        await self._mark()
+
+    async def _write_settled(self, made: Call) -> Hold:
+        usage, estimated = made.usage()
+        hold, nano = made.hold, self._cost(made, usage)
+        answered = made.reply.model if made.reply and made.reply.model else hold.model
+        took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, nano=nano)
+        data = {
+            **took.as_json(),
+            "cached_tokens": usage.cached_tokens,
+            "reserved": hold.entry,
+            "status": made.status,
+        }
+        if estimated:
+            data["estimated"] = True
+        try:
+            await self._append(event(SETTLED, data, key=f"settled:{hold.call}"))
+        finally:
+            self._release(hold)
+        return took
+
+    def _cost(self, made: Call, usage: Usage) -> int | None:
+        """What the call cost: by the price that was set, else as the model says, who knows of tiers and parts that no
+        list has, else by the list. Nothing costs nothing."""
+        if usage == Usage():
+            return 0
+        if made.status == "unknown":
+            return made.hold.nano
+        model = made.reply.model if made.reply and made.reply.model else made.hold.model
+        decided = self.plan.decided(model)
+        if usage.cost is not None and (decided is None or not (usage.input_tokens or usage.output_tokens)):
+            return round(usage.cost * NANO)
+        price = decided or self.plan.listed(model)
+        return price.nano(usage) if price else None
+
+    def _release(self, hold: Hold) -> None:
+        self._books.open.pop(hold.call, None)
+        self._settled.set()
+
+    async def _append(self, fact: TapeEntry) -> TapeEntry:
+        stored = (await self._tape.append([fact], keep_first=True))[0]
+        self._facts += 1
+        if stored.name != RESERVED:
+            self._books.take([stored])
+        return stored
+
+    async def _tell_owner(self, hold: Hold) -> None:
+        """At most once for each budget and period, and for each model without a price that a budget should count."""
+        for key in hold.totals():
+            for measure, share in self._shares(key):
+                if Warned(key, measure) not in self._books.warned:
+                    data = {**key._asdict(), "measure": measure, "percent": share}
+                    await self._warn(event(WARNED, data, key=f"warned:{self._new_id()}"), self._near(key, share))
+        limits = [self.plan.limit(*one) for one in hold.scopes()]
+        priced = any(one is not None and (one.day is not None or one.month is not None) for one in limits)
+        if hold.nano is None and priced and hold.model not in self._books.unpriced:
+            fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
+            await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
+
+    def _shares(self, key: Key) -> list[tuple[str, int]]:
+        """By which measures a total is near its limit, with the share in percent."""
+        limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, NOTHING)
+        used = {COST: spent.nano / NANO, TOKENS: float(spent.tokens)}
+        most = {measure: limit.of(key.period, measure) if limit else None for measure in used}
+        shares = {measure: used[measure] / least for measure, least in most.items() if least}
+        return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.plan.warn_at]
+
+    def _near(self, key: Key, share: int) -> str:
+        whose = whose_budget(self._texts, key.scope, key.name)
+        return self._texts.say("budget_near", whose=whose, period=key.period, percent=share)
+
+    async def _warn(self, fact: TapeEntry, text: str) -> None:
+        self._books.take([fact])  # before anything is waited for: others settle meanwhile
+        log.warning("%s", text, extra={"action": fact.name})
+        if not await self._tell(fact.key or "", text, fact):
+            await self._append(fact)
+        else:
+            self._facts += 1
+
+    async def _mark(self) -> None:
+        """Writes a bookkeeping anchor where enough was written since the last one, so that a start reads little."""
+        if (today := self.today()) != self._day:  # once a day: a large bot has many totals
+            self._books.since(today)
+            self._day = today
+        if self._marking or self._facts < max(MARK_EVERY, len(self._books.spent)):
+            return
+        self._marking = True
+        try:
+            books, newest = await self._tape.read(BooksView(await self._tape.read(MarkView())))
+            state: dict[str, Any] = {"after": newest, **books.since(today).state()}
+            await self._tape.append([anchor(MARK, state, window=False)])
+            self._facts = 0
+        finally:
+            self._marking = False
+
+
+def renewal(period: str) -> str:
+    """The day on which the budget of a day or a month begins anew."""
+    if len(period) == 10:
+        return (datetime.fromisoformat(period) + timedelta(days=1)).strftime("%Y-%m-%d")
+    year, month = int(period[:4]), int(period[5:])
+    return f"{year + month // 12:04}-{month % 12 + 1:02}-01"
+
+
+async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
+    """Does the work to its end. A caller that is cancelled meanwhile is held until then."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        if not doing.cancelled():
+            doing.exception()  # looked at: the caller is told of its own end
+        raise

@@ -1,0 +1,73 @@
+"""`bubbot usage`: which models were asked, for whom, and what that cost."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from typing import Any
+
+from bubbot.cli.setup import Setup, setup
+from bubbot.cli.tape_names import service
+from bubbot.errors import StoreUnavailable
+from bubbot.log import printable
+from bubbot.texts import Texts
+from bubbot.tools.usage import Ledger, Period
+from bubbot.views.budget import BUDGET_TAPE
+from bubbot.views.spending import BY, Spending
+from bubbot.wiring import new_id, now, open_tapes
+from bubbot.wiring_budget import ledger_of, plan_of
+from bubbot.wiring_lines import Given
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = (
+        "Show what models were asked and what that cost, by chat, person, job, model and day, and how much of each "
+        "budget is used. It only reads, and works beside a running bot."
+    )
+    parser.epilog = "example: bubbot usage month --by user"
+    parser.add_argument("period", nargs="?", choices=("day", "month", "all"), default="day", help="day where left out")
+    parser.add_argument("--by", choices=BY, help="only this table; all of them where left out")
+    parser.add_argument("--chat", default="", metavar="CHAT", help="only this chat, such as telegram:42")
+    parser.add_argument("--json", action="store_true", help="one JSON object, with the entries that each sum cites")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the report."""
+    print(asyncio.run(_read(setup(args), args)))
+    return 0
+
+
+async def _read(made: Setup, args: argparse.Namespace) -> str:
+    plan = plan_of(made.settings)
+    try:
+        async with open_tapes(made.home) as (store, _):
+            ledger = ledger_of(made.settings, service(store, BUDGET_TAPE), Given(now, new_id), plan)
+            return await _told(ledger, args)
+    except StoreUnavailable:
+        if made.home.database.exists():
+            raise
+        return json.dumps({"total": None}) if args.json else Texts().say("usage_none")
+
+
+async def _told(ledger: Ledger, args: argparse.Namespace) -> str:
+    period: Period = args.period
+    found = await ledger.spending(period, args.chat)
+    words = [args.by] if args.by else [word for word in BY if word != "day" or period != "day"]
+    if args.json:
+        return json.dumps(_as_json(ledger, period, found, words), ensure_ascii=False)
+    texts = Texts()
+    lines = [*ledger.report(texts, period, found, words, 10**9)]
+    limits = await ledger.limits(texts, [("chat", args.chat)] if args.chat else None)
+    return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]), keep="\n")
+
+
+def _as_json(ledger: Ledger, period: Period, found: Spending, words: list[str]) -> dict[str, Any]:
+    return {
+        "period": period,
+        "since": ledger.since(period),
+        "tape": BUDGET_TAPE,
+        "total": found.total.as_json(),
+        "by": {word: {name: one.as_json() for name, one in found.by[word].items()} for word in words},
+    }

@@ -1,0 +1,94 @@
+"""Rates: how many messages of a person or a chat may ask a model within a minute and an hour."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+
+from bubbot.errors import TooManyMessages
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.query import moment
+from bubbot.views.budget import CHAT, USER, LateTurnsView, Payer
+
+EACH = "each"
+"""The name of a rate for everybody who has none of their own."""
+PATIENCE = timedelta(minutes=1)
+"""A message over a rate waits for so long at most; one that would have to wait longer is refused."""
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Messages in any minute and in any hour; None: as many as come."""
+
+    minute: int | None = None
+    hour: int | None = None
+
+
+@dataclass
+class Rates:
+    """Gives each message the moment at which it may ask a model. Rates are by scope (`chat`, `user`) and name."""
+
+    rates: Mapping[tuple[str, str], Rate]
+    now: Clock
+    zone: tzinfo
+    loud: frozenset[str] = frozenset()
+    _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
+    _told: dict[Payer, datetime] = field(default_factory=dict)
+
+    async def load(self, tape: TapeHandle) -> None:
+        """Counts what earlier processes did within the last hour, by the newest reservations on the budget tape."""
+        if not self.rates:
+            return
+        earliest = self.now() - HOUR
+        for date, payer in (await tape.read(LateTurnsView())).values():
+            at = moment(date)
+            if at is not None and at > earliest:
+                self._book(payer, at)
+
+    def book(self, payer: Payer) -> float:
+        """Takes the next place for a message; the seconds until then, mostly 0. Raises `TooManyMessages` where that is
+        too far away to wait for, and takes none."""
+        now = self.now()
+        start = now
+        for key, rate in self._rates(payer):
+            starts = self._late(key, now)
+            for most, span in ((rate.minute, MINUTE), (rate.hour, HOUR)):
+                if most is None or len(starts) < most:
+                    continue
+                free = starts[-most] + span
+                if free - now > PATIENCE:
+                    raise self._refusal(payer, key, (most, "hour" if span is HOUR else "minute"), free)
+                start = max(start, free)
+        self._book(payer, start)
+        return (start - now).total_seconds()
+
+    def _rates(self, payer: Payer) -> list[tuple[tuple[str, str], Rate]]:
+        keys = [(scope, name) for scope, name in ((USER, payer.user), (CHAT, payer.chat)) if name]
+        found = [(key, self.rates.get(key) or self.rates.get((key[0], EACH))) for key in keys]
+        return [(key, rate) for key, rate in found if rate is not None]
+
+    def _late(self, key: tuple[str, str], now: datetime) -> deque[datetime]:
+        """The starts of the last hour, and those to come."""
+        starts = self._starts.get(key, deque())
+        while starts and starts[0] <= now - HOUR:
+            starts.popleft()
+        return starts
+
+    def _book(self, payer: Payer, at: datetime) -> None:
+        for key, _ in self._rates(payer):
+            self._starts.setdefault(key, deque()).append(at)
+        if len(self._starts) > 1000:  # people who have not written for an hour
+            self._starts = {key: starts for key, starts in self._starts.items() if starts[-1] > at - HOUR}
+
+    def _refusal(self, payer: Payer, key: tuple[str, str], most: tuple[int, str], free: datetime) -> TooManyMessages:
+        """Told once until the rate allows the next one."""
+        person = Payer(payer.session, payer.user)
+        told = self._told.get(person, free) > self.now() and person in self._told and payer.channel not in self.loud
+        if not told:
+            self._told = {one: until for one, until in self._told.items() if until > self.now()} | {person: free}
+        renews = free.astimezone(self.zone).strftime("%H:%M")
+        count, within = most
+        return TooManyMessages(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=told)

@@ -1,0 +1,222 @@
+"""What a turn asks of budgets and rates: a reservation for each model call, a moment for each message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
+
+from bubbot.budget import Budget, Call
+from bubbot.channel import Outbound
+from bubbot.errors import BudgetSpent, ModelNotAsked, TooManyMessages
+from bubbot.model import Model, ModelReply, TextDelta
+from bubbot.rates import Rates
+from bubbot.runtime.calls import clean
+from bubbot.runtime.compose import Composed, fixed_tokens
+from bubbot.runtime.router import is_command
+from bubbot.tape import entry as make
+from bubbot.texts import Texts
+from bubbot.turn import Accepted, Turn
+from bubbot.views.budget import Payer, person, whose_budget
+from bubbot.views.compact import estimate_tokens, message_tokens
+
+log = logging.getLogger(__name__)
+
+SCHEDULED = "schedule:"
+"""How the origin of a turn begins that a job caused; the job's id stands behind it."""
+QUIETLY = 3.0
+"""Seconds that a message over a rate waits without a word."""
+RETRY = ",retry"
+"""The command that asks the model."""
+
+
+class Heard(Protocol):
+    """Is told what came of a call."""
+
+    def text(self, delta: TextDelta) -> None:
+        """A piece of the answer came."""
+        ...
+
+    def reply(self, reply: ModelReply) -> None:
+        """The answer is whole."""
+        ...
+
+
+class Meter(Protocol):
+    """Reserves what model calls take."""
+
+    def call(self, turn: Turn, composed: Composed, counted: int | None) -> AbstractAsyncContextManager[Heard]:
+        """Around one model call, durable before it begins. `counted`: the tokens of the request, where somebody counted.
+
+        Raises `BudgetSpent`.
+        """
+        ...
+
+
+class _Unheard:
+    def text(self, delta: TextDelta) -> None:
+        """Nobody counts."""
+
+    def reply(self, reply: ModelReply) -> None:
+        """Nobody counts."""
+
+
+class Unmetered:
+    """See `Meter`. For bots without budgets."""
+
+    def call(
+        self,
+        turn: Turn,  # noqa: ARG002 - the port's signature
+        composed: Composed,  # noqa: ARG002
+        counted: int | None,  # noqa: ARG002
+    ) -> AbstractAsyncContextManager[Heard]:
+        """Reserves nothing."""
+        return nullcontext(_Unheard())
+
+
+class _Listening:
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._size = 0
+
+    def text(self, delta: TextDelta) -> None:
+        self._size += len(delta.text.encode(errors="replace"))
+        self._call.heard = self._size // 3 + 1
+
+    def reply(self, reply: ModelReply) -> None:
+        self._call.heard = max(self._call.heard, estimate_tokens(reply.text) if reply.text else 0)
+        self._call.reply = reply
+
+
+class _Metered(AbstractAsyncContextManager[Heard]):
+    def __init__(self, call: AbstractAsyncContextManager[Call]) -> None:
+        self._call = call
+
+    async def __aenter__(self) -> Heard:
+        return _Listening(await self._call.__aenter__())
+
+    async def __aexit__(self, *raised: object) -> bool | None:
+        return await self._call.__aexit__(*raised)  # type: ignore[arg-type]
+
+
+class BudgetMeter:
+    """See `Meter`."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def call(self, turn: Turn, composed: Composed, counted: int | None) -> AbstractAsyncContextManager[Heard]:
+        """See `Meter.call`."""
+        request = composed.request
+        if counted is None:
+            # From the context, where an image is a reference: its bytes in the request are no tokens.
+            shown = sum(message_tokens(one.message) for one in composed.context.shown)
+            counted = shown + fixed_tokens(request.system, request.tools)
+        return _Metered(self._budget.call(payer_of(turn), composed.model.name, counted))
+
+
+def payer_of(turn: Turn) -> Payer:
+    """For whom a turn asks: its session, its person, and the job that caused it."""
+    job = turn.origin.removeprefix(SCHEDULED) if turn.origin.startswith(SCHEDULED) else ""
+    return Payer(turn.session, person(turn.session, turn.sender.id), job, turn.id)
+
+
+class Thrifty:
+    """The model of a turn; where a budget of it is used up, the first of the `cheaper` ones that has one left."""
+
+    def __init__(
+        self,
+        models: Callable[[Turn], Awaitable[Model]],
+        named: Callable[[str], Model],
+        budget: Budget,
+        cheaper: Sequence[str],
+    ) -> None:
+        self._models = models
+        self._named = named
+        self._budget = budget
+        self._cheaper = cheaper
+
+    async def of(self, turn: Turn) -> Model:
+        """The model that is asked."""
+        model = await self._models(turn)
+        for name in (model.name, *self._cheaper):
+            if not self._budget.used_up("model", name):
+                return model if name == model.name else self._named(name)
+        return model
+
+
+class Pace:
+    """Lets the messages of a session come to the model no faster than the rates allow. `tell` says something at once
+    that no turn said."""
+
+    def __init__(self, rates: Rates | None, texts: Texts, tell: Callable[[str, Outbound], Awaitable[None]]) -> None:
+        self._rates = rates
+        self._texts = texts
+        self._tell = tell
+
+    async def wait(self, ahead: Sequence[Accepted], woken: asyncio.Event) -> ModelNotAsked | None:
+        """Returns when the messages may have their turn, or when somebody is `woken`; with an error where they may not."""
+        if self._rates is None or not ahead or ahead[0].attempts or not _asks(ahead[0]):
+            return None
+        inbound = ahead[0].inbound
+        try:
+            payer = Payer(inbound.session, person(inbound.session, inbound.sender.id))
+            seconds = self._rates.book(payer)
+        except TooManyMessages as refused:
+            return refused
+        if seconds > QUIETLY:
+            await self._say(ahead[0], self._texts.say("over_rate", count=round(seconds)))
+        if seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await woken.wait()
+            except TimeoutError:
+                pass
+        return None
+
+    async def crowded(self, ahead: Sequence[Accepted], before: int) -> None:
+        """Tells the chat of a message that it waits for a place, and how many are before it."""
+        if ahead:
+            await self._say(ahead[0], self._texts.say("waiting_for_place", count=before))
+
+    async def _say(self, accepted: Accepted, text: str) -> None:
+        inbound = accepted.inbound
+        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
+        await self._tell(inbound.channel, out)
+
+
+def _asks(accepted: Accepted) -> bool:
+    text = accepted.inbound.text.strip()
+    return not is_command(text) or text == RETRY
+
+
+async def not_asked(turn: Turn, error: ModelNotAsked) -> str:
+    """Keeps that a budget or a rate ended the turn; what people are told of it."""
+    await turn.tape.append([make.error(error.kind, clean(str(error)))])
+    log.info("a turn was refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
+    return refusal(turn.texts, error)
+
+
+def refusal(texts: Texts, error: ModelNotAsked) -> str:
+    """What people are told of a call that was not made; nothing where they know already."""
+    if error.told:
+        return ""
+    whose = texts.say("whose_you") if error.scope == "user" else ""
+    whose = texts.say("whose_here") if error.scope == "chat" else whose
+    whose = whose or whose_budget(texts, error.scope, error.name)
+    match error:
+        case BudgetSpent(period="day"):
+            return texts.say("budget_spent_day", whose=whose, renews=error.renews)
+        case BudgetSpent():
+            return texts.say("budget_spent_month", whose=whose, renews=error.renews)
+        case TooManyMessages(span="minute", count=count):
+            return texts.say("too_many_minute", count=count, renews=error.renews)
+        case TooManyMessages(count=count):
+            return texts.say("too_many_hour", count=count, renews=error.renews)
+    return texts.reason(error)
+
+
+async def nothing_said(_channel: str, _outbound: Outbound) -> None:
+    """For bots that say nothing between turns."""

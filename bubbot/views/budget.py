@@ -1,0 +1,277 @@
+"""What model calls were reserved and what they cost, by the facts on the tape `bubbot/budget`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.view import Found
+from bubbot.texts import Texts
+
+BUDGET_TAPE = "bubbot/budget"
+RESERVED = "budget/reserved"
+SETTLED = "budget/settled"
+WARNED = "budget/warned"
+UNPRICED = "budget/unpriced"
+MARK = "budget/mark"
+
+BOT, CHANNEL, CHAT, USER, JOB, MODEL = "bot", "channel", "chat", "user", "job", "model"
+SCOPES = (BOT, CHANNEL, CHAT, USER, JOB, MODEL)
+"""Whose calls a budget counts: all of them, or those of one channel, chat, person, job or model."""
+TURNS_READ = 2_000
+"""How many of the newest reservations are read to find out how many turns there were of late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """For whom a model is asked: the session, the turn in it, its person (`channel:id`), and the job where one began it."""
+
+    session: str
+    user: str = ""
+    job: str = ""
+    turn: str = ""
+
+    @property
+    def chat(self) -> str:
+        """The chat, over all its threads."""
+        return ":".join(self.session.split(":", 2)[:2])
+
+    @property
+    def channel(self) -> str:
+        """The channel's name."""
+        return self.session.partition(":")[0]
+
+
+def person(session: str, sender: str) -> str:
+    """The person with this id on the channel of a session, as budgets name them."""
+    return f"{session.partition(':')[0]}:{sender}" if sender else ""
+
+
+class Key(NamedTuple):
+    """What a total is kept for: a scope, the one in it, and a day (`2026-11-21`) or month (`2026-11`)."""
+
+    scope: str
+    name: str
+    period: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A total: calls, tokens, and the cost in billionths of a US dollar."""
+
+    calls: int = 0
+    tokens: int = 0
+    nano: int = 0
+
+    def plus(self, tokens: int, nano: int | None) -> Spent:
+        """With one call more; one without a known price costs nothing here."""
+        return Spent(self.calls + 1, self.tokens + tokens, self.nano + (nano or 0))
+
+
+NOTHING = Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reservation: what a call may take at most by the estimate. `nano` is None where there is no price; `entry` is
+    its id on the tape, 0 before it has one."""
+
+    call: str
+    payer: Payer
+    model: str
+    day: str
+    input: int
+    output: int
+    nano: int | None
+    entry: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Those of the request and those left for the answer."""
+        return self.input + self.output
+
+    def scopes(self) -> Iterator[tuple[str, str]]:
+        """Whose budgets the call counts towards."""
+        payer = self.payer
+        named = ((CHANNEL, payer.channel), (CHAT, payer.chat), (USER, payer.user), (JOB, payer.job))
+        yield (BOT, "")
+        yield from ((scope, name) for scope, name in named if name)
+        yield (MODEL, self.model)
+
+    def totals(self) -> Iterator[Key]:
+        """The totals that the call counts towards."""
+        for scope, name in self.scopes():
+            yield Key(scope, name, self.day)
+            yield Key(scope, name, self.day[:7])
+
+    def counts(self, key: Key) -> bool:
+        """Whether the call counts towards a total: as `key in totals()`, and sooner known."""
+        if key.period not in (self.day, self.day[:7]):
+            return False
+        return key.scope == BOT or (key.scope, key.name) in self.scopes()
+
+    def as_json(self) -> dict[str, Any]:
+        """As the reservation says it."""
+        payer = self.payer
+        found: dict[str, Any] = {"call": self.call, "session": payer.session, "turn": payer.turn, "user": payer.user}
+        if payer.job:
+            found["job"] = payer.job
+        found |= {"model": self.model, "day": self.day, "input_tokens": self.input, "output_tokens": self.output}
+        return found | {"nano": self.nano}
+
+
+def hold_from(data: JsonObject, entry: int) -> Hold:
+    """A reservation, as it was said."""
+    payer = Payer(data["session"], data["user"], data.get("job", ""), data["turn"])
+    tokens = data["input_tokens"], data["output_tokens"]
+    return Hold(data["call"], payer, data["model"], data["day"], *tokens, data["nano"], entry)
+
+
+class Warned(NamedTuple):
+    """What the owner was told of: a total, and whether by its `tokens` or its `cost`."""
+
+    key: Key
+    measure: str
+
+
+def whose_budget(texts: Texts, scope: str, name: str) -> str:
+    """Whose budget it is, for people."""
+    match scope:
+        case "bot":
+            return texts.say("whose_bot")
+        case "channel":
+            return texts.say("whose_channel", name=name)
+        case "chat":
+            return texts.say("whose_chat", name=name)
+        case "user":
+            return texts.say("whose_user", name=name)
+        case "job":
+            return texts.say("whose_job", name=name)
+    return texts.say("whose_model", name=name)
+
+
+@dataclass
+class Books:
+    """Totals by day and month, the reservations that are open, and what the owner was told."""
+
+    spent: dict[Key, Spent] = field(default_factory=dict)
+    open: dict[str, Hold] = field(default_factory=dict)
+    warned: set[Warned] = field(default_factory=set)
+    unpriced: set[str] = field(default_factory=set)
+
+    def take(self, entries: Iterable[TapeEntry]) -> Books:
+        """Counts these facts, in the order of the tape. Erased ones say nothing."""
+        for entry in entries:
+            if not entry.erased:
+                self._take(entry)
+        return self
+
+    def _take(self, entry: TapeEntry) -> None:
+        data = entry.payload["data"]
+        if entry.name == RESERVED:
+            self.open[data["call"]] = hold_from(data, entry.id)
+        elif entry.name == SETTLED:
+            self.open.pop(data["call"], None)
+            hold = hold_from(data, entry.id)
+            for key in hold.totals():
+                self.spent[key] = self.spent.get(key, NOTHING).plus(hold.tokens, hold.nano)
+        elif entry.name == WARNED:
+            self.warned.add(Warned(Key(data["scope"], data["name"], data["period"]), data["measure"]))
+        elif entry.name == UNPRICED:
+            self.unpriced.add(data["model"])
+
+    def held(self, key: Key) -> Spent:
+        """What the open reservations hold of a total."""
+        total = NOTHING
+        for hold in self.open.values():
+            if hold.counts(key):
+                total = total.plus(hold.tokens, hold.nano)
+        return total
+
+    def since(self, day: str) -> Books:
+        """Without the totals of days and months that are over."""
+        current = {day, day[:7]}
+        # A call that is still open counts on the day it began: that day is not over.
+        current |= {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
+        self.spent = {key: total for key, total in self.spent.items() if key.period in current}
+        self.warned = {one for one in self.warned if one.key.period in current}
+        return self
+
+    def state(self) -> dict[str, Any]:
+        """What a bookkeeping anchor keeps of it."""
+        return {
+            "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
+            "spent": [[*key, one.calls, one.tokens, one.nano] for key, one in sorted(self.spent.items())],
+            "warned": [[*one.key, one.measure] for one in sorted(self.warned)],
+            "unpriced": sorted(self.unpriced),
+        }
+
+
+def books_from(state: JsonObject) -> Books:
+    """The books as an anchor has them."""
+    return Books(
+        {Key(*line[:3]): Spent(*line[3:]) for line in state["spent"]},
+        {item["call"]: hold_from(item, item["id"]) for item in state["open"]},
+        {Warned(Key(*line[:3]), line[3]) for line in state["warned"]},
+        set(state["unpriced"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MarkView:
+    """The state of the newest bookkeeping anchor; None where there is none."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """One indexed look-up."""
+        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(MARK,), newest=True, limit=1),)
+
+    def fold(self, found: Found) -> JsonObject | None:
+        """The state as it stands."""
+        marks = [entry for entry in found[0] if not entry.erased]
+        state: JsonObject | None = marks[0].payload["state"] if marks else None
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class BooksView:
+    """The books: those of an anchor's state, and everything newer. The value is (books, newest id read)."""
+
+    mark: JsonObject | None = None
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """What came after the anchor's state was read."""
+        after = self.mark["after"] if self.mark else 0
+        names = (RESERVED, SETTLED, WARNED, UNPRICED)
+        return (TapeQuery(tape, Spans(((after + 1, None),)), kinds=(Kind.EVENT,), names=names),)
+
+    def fold(self, found: Found) -> tuple[Books, int]:
+        """The anchor's books with the newer facts."""
+        books = books_from(self.mark) if self.mark else Books()
+        after = int(self.mark["after"]) if self.mark else 0
+        return books.take(found[0]), found[0][-1].id if found[0] else after
+
+
+@dataclass(frozen=True, slots=True)
+class LateTurnsView:
+    """When the newest turns first asked a model, and for whom: by turn, oldest first."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest reservations."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESERVED,), newest=True, limit=TURNS_READ),)
+
+    def fold(self, found: Found) -> Mapping[str, tuple[str, Payer]]:
+        """Turn to date and payer."""
+        turns: dict[str, tuple[str, Payer]] = {}
+        for entry in reversed(found[0]):
+            if not entry.erased and entry.payload["data"]["turn"]:
+                hold = hold_from(entry.payload["data"], entry.id)
+                turns.setdefault(hold.payer.turn, (entry.date, hold.payer))
+        return turns

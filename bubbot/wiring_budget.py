@@ -1,0 +1,145 @@
+"""Budgets, rates and places, made from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from bubbot.budget import Budget, Limit, Plan
+from bubbot.channel import Outbound
+from bubbot.errors import ConfigError
+from bubbot.gateway.line import Line
+from bubbot.gateway.owner import OwnerChat
+from bubbot.model import Price
+from bubbot.models import litellm_sizes
+from bubbot.rates import Rate, Rates
+from bubbot.runtime.metering import Pace
+from bubbot.settings import Settings
+from bubbot.settings_budget import BudgetSettings, LimitSettings, PeopleSettings, PricedSettings
+from bubbot.tape.handle import TapeHandle
+from bubbot.texts import Texts
+from bubbot.tools.usage import Ledger
+from bubbot.views.budget import BUDGET_TAPE
+from bubbot.wiring_lines import Given
+
+FREE = Price(0.0, 0.0)
+ANSWER_TOKENS = 4096
+"""What an answer is reckoned at before it is there, at most, where nothing limits it."""
+LOUD = frozenset({"stdin"})
+"""Channels on which every message that is refused is told so: whoever runs a command waits for what it prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """What a bot keeps of budgets: the budget itself, what `,usage` reads, and the pace of messages."""
+
+    budget: Budget
+    ledger: Ledger
+    pace: Pace
+
+
+async def open_purse(
+    settings: Settings, tape: Callable[[str], TapeHandle], given: Given, lines: Mapping[str, Line], texts: Texts
+) -> Purse:
+    """Reads the books and settles what an earlier process left open. Raises `ConfigError`."""
+    found, zone = settings.budget, ZoneInfo(settings.bot.timezone)
+    plan, books = plan_of(settings), tape(BUDGET_TAPE)
+    tell = OwnerChat(lines, BUDGET_TAPE)
+    budget = Budget(books, plan, now=given.now, new_id=given.new_id, zone=zone, texts=texts, tell=tell)
+    await budget.load()
+    rates = Rates(_rates(found), given.now, zone, LOUD)
+    await rates.load(books)
+
+    async def say(channel: str, outbound: Outbound) -> None:
+        await lines[channel].deliverer.tell(outbound)
+
+    return Purse(budget, ledger_of(settings, books, given, plan), Pace(rates, texts, say))
+
+
+def ledger_of(settings: Settings, tape: TapeHandle, given: Given, plan: Plan) -> Ledger:
+    """What reads the budget tape for people."""
+    found = settings.budget
+    return Ledger(tape, given.now, ZoneInfo(settings.bot.timezone), plan, found.currency, found.dollar or 1.0)
+
+
+def plan_of(settings: Settings) -> Plan:
+    """What was agreed, with amounts in US dollars. Raises `ConfigError`."""
+    found = settings.budget
+    if found.currency != "USD" and found.dollar is None:
+        raise ConfigError(
+            f"[budget] currency is {found.currency!r}, and dollar is not set: providers' prices are in US dollars; "
+            f"set dollar to what one US dollar is in {found.currency}, such as 0.9."
+        )
+    for name in found.models:
+        _check_prices(name, found.models[name])
+    dollar = found.dollar or 1.0
+    limits = {("bot", ""): _limit(found, dollar)}
+    tables: dict[str, Mapping[str, LimitSettings]] = {
+        "channel": found.channels,
+        "chat": found.chats,
+        "user": found.users,
+        "job": found.jobs,
+        "model": found.models,
+    }
+    limits |= {(scope, name): _limit(one, dollar) for scope, table in tables.items() for name, one in table.items()}
+    memo: dict[str, Price | None] = {}
+
+    def listed(name: str) -> Price | None:
+        if name not in memo:  # a look into a file
+            memo[name] = None if _own_address(settings, name) else litellm_sizes.price(name)
+        return memo[name]
+
+    return Plan(limits, lambda name: _decided(found, name, dollar), listed, _answers(settings), found.warn_at, LOUD)
+
+
+def _limit(found: LimitSettings, dollar: float) -> Limit:
+    day, month = (None if one is None else one / dollar for one in (found.day, found.month))
+    return Limit(day, month, found.tokens_day, found.tokens_month)
+
+
+def _rates(found: BudgetSettings) -> dict[tuple[str, str], Rate]:
+    tables: dict[str, Mapping[str, PeopleSettings]] = {"user": found.users, "chat": found.chats}
+    return {
+        (scope, name): Rate(one.per_minute, one.per_hour)
+        for scope, table in tables.items()
+        for name, one in table.items()
+        if one.per_minute is not None or one.per_hour is not None
+    }
+
+
+def _check_prices(name: str, found: PricedSettings) -> None:
+    both = (found.input_price is None) == (found.output_price is None)
+    if not both or (found.cached_price is not None and found.input_price is None):
+        raise ConfigError(
+            f'[budget.models."{name}"] has a price for a part of its tokens only: set input_price and output_price, '
+            "or neither of the three."
+        )
+
+
+def _decided(settings: BudgetSettings, name: str, dollar: float) -> Price | None:
+    """The price that was set for a model; that of this machine costs nothing."""
+    for found in (settings.models.get(name), settings.models.get("each")):
+        if found is not None and found.input_price is not None and found.output_price is not None:
+            cached = None if found.cached_price is None else found.cached_price / dollar
+            return Price(found.input_price / dollar, found.output_price / dollar, cached)
+    return FREE if name == "local" else None
+
+
+def _own_address(settings: Settings, name: str) -> bool:
+    """Whether something answers at an address of ours that only goes by the name."""
+    return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.name.partition("/")[0]
+
+
+def _answers(settings: Settings) -> Callable[[str], int]:
+    memo: dict[str, int] = {}
+
+    def answer(name: str) -> int:
+        given = settings.budget.answer_tokens or settings.model.max_tokens
+        if given:
+            return given
+        if name not in memo:
+            memo[name] = min(litellm_sizes.longest_answer(name) or ANSWER_TOKENS, ANSWER_TOKENS)
+        return memo[name]
+
+    return answer

@@ -1,0 +1,99 @@
+"""Budgets for tests: a plan whose prices are easy to reckon with, over any store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+from bubbot.budget import Budget, Limit, Plan, TellOwner, nobody
+from bubbot.model import ModelEvent, ModelReply, ModelRequest, Price, TextDelta, Usage
+from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView, Payer
+from tests.doubles import CountingIds, SteppingClock
+from tests.turns import Replying
+
+DOLLAR_A_TOKEN = Price(1e6, 1e6, 0.5e6)
+ANN = Payer("test:home", "test:1", turn="t1")
+ANSWER = 10
+"""Tokens an answer is reckoned at."""
+
+
+def plan(price: Price | None = DOLLAR_A_TOKEN, answer: int = ANSWER, **limits: Any) -> Plan:
+    """A plan; the keywords are limits of the whole bot."""
+    return Plan({("bot", ""): Limit(**limits)} if limits else {}, listed=lambda _: price, answer=lambda _: answer)
+
+
+def budget_tape(store: TapeStore, clock: SteppingClock | None = None) -> TapeService:
+    """The tape of budgets."""
+    return TapeService(store, BUDGET_TAPE, now=clock or SteppingClock(), new_id=CountingIds())
+
+
+async def opened(
+    store: TapeStore,
+    agreed: Plan,
+    *,
+    clock: SteppingClock | None = None,
+    life: str = "call",
+    zone: tzinfo = UTC,
+    tell: TellOwner = nobody,
+) -> Budget:
+    """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
+    now = clock or SteppingClock()
+    made = Budget(budget_tape(store, now), agreed, now=now, new_id=CountingIds(life), zone=zone, tell=tell)
+    await made.load()
+    return made
+
+
+async def spend(budget: Budget, reading: int, writing: int, payer: Payer = ANN, model: str = "m", **usage: Any) -> None:
+    """One call that took so many tokens."""
+    async with budget.call(payer, model, reading) as call:
+        call.reply = ModelReply("x", usage=Usage(reading, writing, **usage), model=model)
+
+
+async def facts(store: TapeStore, name: str) -> list[JsonObject]:
+    """The data of the facts of this name."""
+    return [entry.payload["data"] for entry in await whole(store) if entry.name == name]
+
+
+async def whole(store: TapeStore) -> tuple[TapeEntry, ...]:
+    """Everything on the tape."""
+    return (await store.fetch([TapeQuery(BUDGET_TAPE)]))[0]
+
+
+async def read_books(store: TapeStore) -> Books:
+    """The books as a start reads them."""
+    tape = budget_tape(store)
+    return (await tape.read(BooksView(await tape.read(MarkView()))))[0]
+
+
+def costing(reading: int, writing: int, before: Callable[[], Any] | None = None) -> Replying:
+    """A model that answers with this usage; `before` is awaited in the middle of each answer."""
+
+    async def stream(_: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield TextDelta("o")
+        if before is not None:
+            await before()
+        yield ModelReply("ok", usage=Usage(reading, writing), model="scripted")
+
+    return Replying(stream)
+
+
+class Owner:
+    """Somebody who is told things; `texts` is what."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
+        """See `TellOwner`."""
+        self.texts.append(text)
+        return False
+
+
+def names(entries: Sequence[TapeEntry]) -> list[str | None]:
+    """The names of entries, in order."""
+    return [entry.name for entry in entries]

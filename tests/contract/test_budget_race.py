@@ -1,0 +1,99 @@
+"""Fifty turns at once against a small budget, on a real database: overspent by one reserved call at most."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from bubbot.budget import Limit, Plan
+from bubbot.model import NANO
+from bubbot.runtime.compose import Composed
+from bubbot.runtime.metering import BudgetMeter, Heard
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.turn import Turn, TurnResult
+from bubbot.views.budget import RESERVED, SETTLED
+from tests.budgets import ANSWER, costing, facts, opened, plan, read_books
+from tests.turns import WAIT, Bench, Options, running
+
+TURNS = 50
+READING, WRITING = 4, 10
+"""Tokens a call takes. It is reserved with what its request is estimated at, which is more than it reads."""
+LARGE = 3_000
+
+
+async def race(bench: Bench) -> list[TurnResult]:
+    futures = [await bench.post("hello", chat=f"c{number}", sender=str(number + 1)) for number in range(TURNS)]
+    async with asyncio.timeout(WAIT):
+        return [await one for one in futures]
+
+
+@pytest.mark.parametrize("answered", [1, 7, 49])
+async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: int) -> None:
+    limit = float((READING + WRITING) * answered)
+    budget = await opened(sqlite_store, plan(day=limit))
+    at_once = 0
+
+    async def before() -> None:
+        nonlocal at_once
+        at_once = max(at_once, len(budget.held()))
+        held = [hold.nano or 0 for hold in budget.held()]
+        spent = budget.spent("bot", "", budget.today()).nano
+        assert spent + sum(held) <= limit * NANO + max(held)
+        await asyncio.sleep(0)
+
+    options = Options(meter=BudgetMeter(budget), at_once=TURNS)
+    async with running(sqlite_store, costing(READING, WRITING, before), options) as bench:
+        results = await race(bench)
+        assert sum(result.status == "answered" for result in results) == answered
+        refused = [result.text for result in results if result.status == "failed"]
+        assert len(refused) == TURNS - answered
+        assert all(text.startswith("The budget of the whole bot for today is used up") for text in refused)
+        assert at_once >= 1
+    settled, reserved = await facts(sqlite_store, SETTLED), await facts(sqlite_store, RESERVED)
+    assert len(settled) == len(reserved) == answered
+    assert sum(one["nano"] for one in settled) == limit * NANO
+    assert (await read_books(sqlite_store)).spent == budget._books.spent
+
+
+async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_most(sqlite_store: SqliteStore) -> None:
+    """The worst case: nothing of a reservation comes back, and the limit is no multiple of it."""
+    limit = 20_000
+    budget = await opened(sqlite_store, plan(tokens_day=limit))
+    most = 0
+
+    async def before() -> None:
+        nonlocal most
+        most = max(most, len(budget.held()))
+        await asyncio.sleep(0.01)
+
+    model = costing(LARGE, ANSWER, before)
+    options = Options(meter=Counted(budget), at_once=TURNS)
+    async with running(sqlite_store, model, options) as bench:
+        results = await race(bench)
+    calls = sum(result.status == "answered" for result in results)
+    settled = await facts(sqlite_store, SETTLED)
+    spent = sum(one["input_tokens"] + one["output_tokens"] for one in settled)
+    assert limit <= spent < limit + LARGE + ANSWER
+    assert 1 < most <= calls < TURNS, "the calls really ran side by side"
+
+
+class Counted(BudgetMeter):
+    """Reserves the same for every call."""
+
+    def call(self, turn: Turn, composed: Composed, counted: int | None) -> AbstractAsyncContextManager[Heard]:
+        """See `Meter.call`."""
+        return super().call(turn, composed, LARGE)
+
+
+async def test_tokens_and_people_have_their_own_budgets_in_a_race(sqlite_store: SqliteStore) -> None:
+    agreed = Plan({("user", "each"): Limit(tokens_day=1)}, answer=lambda _: 10)
+    budget = await opened(sqlite_store, agreed)
+    options = Options(meter=BudgetMeter(budget), at_once=TURNS)
+    async with running(sqlite_store, costing(READING, WRITING), options) as bench:
+        assert {result.status for result in await race(bench)} == {"answered"}  # one each
+        again = await race(bench)
+        assert {result.status for result in again} == {"failed"}
+        assert all(re.match("The budget of your account for today", result.text) for result in again)

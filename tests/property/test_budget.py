@@ -1,0 +1,176 @@
+"""Totals are the sum of the facts, whatever happens in whatever order, and however often a process begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bubbot import budget as module
+from bubbot.budget import Budget, Call
+from bubbot.errors import BudgetSpent, ModelUnavailable
+from bubbot.model import ModelReply, Price, Usage
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.views.budget import BUDGET_TAPE, RESERVED, SETTLED, Books, BooksView, Key, Payer, Spent
+from bubbot.views.spending import SpendingView
+from tests.budgets import facts, opened, plan, read_books, whole
+from tests.doubles import SteppingClock
+
+LIMIT = 400
+PAYERS = [Payer(f"test:{chat}", f"test:{user}", turn="t") for chat in "ab" for user in "12"]
+TOKENS = st.integers(0, 60)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.sampled_from(PAYERS), TOKENS),
+        st.tuples(st.just("answer"), st.integers(0, 9), TOKENS),
+        st.tuples(st.just("fail"), st.integers(0, 9), TOKENS),
+        st.tuples(st.just("kill"), st.just(0), st.just(0)),
+        st.tuples(st.just("night"), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def added_up(settled: list[Any]) -> dict[Key, Spent]:
+    """The totals by hand, out of the facts."""
+    found: dict[Key, Spent] = {}
+    for one in settled:
+        chat = ":".join(one["session"].split(":")[:2])
+        scopes = {"bot": "", "channel": "test", "chat": chat, "user": one["user"], "model": one["model"]}
+        for scope, name in scopes.items():
+            for period in (one["day"], one["day"][:7]):
+                key = Key(scope, name, period)
+                before = found.get(key, Spent())
+                tokens = one["input_tokens"] + one["output_tokens"]
+                found[key] = Spent(before.calls + 1, before.tokens + tokens, before.nano + one["nano"])
+    return found
+
+
+class World:
+    """A budget, the calls that are under way, and what was reserved at most."""
+
+    def __init__(self) -> None:
+        self.store = InMemoryStore()
+        self.clock = SteppingClock()
+        self.lives = 0
+        self.calls: list[tuple[Any, Call]] = []
+        self.budget: Budget
+
+    async def begin_life(self) -> None:
+        """A process begins; whatever the one before had under way is cut off."""
+        self.lives += 1
+        self.calls.clear()
+        price = Price(1.5, 7.0, 0.1)
+        self.budget = await opened(self.store, plan(price, tokens_day=LIMIT), clock=self.clock, life=f"l{self.lives}")
+
+    async def begin(self, payer: Payer, tokens: int) -> None:
+        """A call, unless the budget is used up or held by others."""
+        spent = self.budget.spent("bot", "", self.budget.today())
+        held = sum(call.hold.tokens for _, call in self.calls)
+        if spent.tokens < LIMIT <= spent.tokens + held:
+            return  # it would wait
+        made = self.budget.call(payer, "m", tokens)
+        try:
+            self.calls.append((made, await made.__aenter__()))
+        except BudgetSpent:
+            assert spent.tokens >= LIMIT
+
+    async def end(self, place: int, tokens: int, *, failed: bool) -> None:
+        """One of the calls ends."""
+        if not self.calls:
+            return
+        made, call = self.calls.pop(place % len(self.calls))
+        if not failed:
+            call.reply = ModelReply("x", usage=Usage(min(tokens, call.hold.input), min(tokens, 10)), model="m")
+            await made.__aexit__(None, None, None)
+            return
+        call.heard = tokens % 3
+        error = ModelUnavailable("gone")
+        assert await made.__aexit__(ModelUnavailable, error, None) is not True
+
+
+async def _one(world: World, step: tuple[Any, Any, Any]) -> None:
+    match step:
+        case ("begin", payer, tokens):
+            await world.begin(payer, tokens)
+        case ("kill", _, _):
+            await world.begin_life()
+        case ("night", _, _):
+            world.clock.advance(timedelta(hours=13))
+        case (word, place, tokens):
+            try:
+                await world.end(place, tokens, failed=word == "fail")
+            except ModelUnavailable:
+                assert word == "fail"
+
+
+async def _story(steps: list[tuple[Any, Any, Any]]) -> None:
+    world = World()
+    await world.begin_life()
+    for step in steps:
+        await _one(world, step)
+    await _check(world)
+    await world.begin_life()  # what was open is settled
+    await _check(world)
+    settled = await facts(world.store, SETTLED)
+    assert Counter(one["call"] for one in settled) == Counter(one["call"] for one in await facts(world.store, RESERVED))
+    largest = max((one["input_tokens"] + one["output_tokens"] for one in await facts(world.store, RESERVED)), default=0)
+    for key, total in added_up(settled).items():
+        if key.scope == "bot" and len(key.period) == 10:
+            assert total.tokens < LIMIT + largest
+
+
+async def _check(world: World) -> None:
+    """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
+    settled = await facts(world.store, SETTLED)
+    truth, entries = added_up(settled), await whole(world.store)
+    scratch, _ = BooksView().fold([[entry for entry in entries if entry.kind == "event"]])
+    assert scratch.spent == truth
+    for books in (world.budget._books, await read_books(world.store)):
+        assert {key: truth[key] for key in books.spent} == books.spent
+        today = world.budget.today()
+        current = {key: total for key, total in truth.items() if key.period in (today, today[:7])}
+        assert current.items() <= books.spent.items()
+        assert {call: hold.entry for call, hold in books.open.items()} == {
+            call.hold.call: call.hold.entry for _, call in world.calls
+        }
+    shown = SpendingView().fold([[entry for entry in entries if entry.name == SETTLED]])
+    months = [total for key, total in truth.items() if key.scope == "bot" and len(key.period) == 7]
+    assert (shown.total.calls, shown.total.nano) == (sum(one.calls for one in months), sum(one.nano for one in months))
+    for by in ("chat", "user", "model", "day"):
+        assert sum(one.nano for one in shown.by[by].values()) == shown.total.nano
+    assert sorted(shown.total.reservations) == sorted(one["reserved"] for one in settled)
+
+
+@given(STEPS, st.sampled_from([1, 5, 200]))
+def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], every: int) -> None:
+    before, module.MARK_EVERY = module.MARK_EVERY, every
+    try:
+        asyncio.run(_story(steps))
+    finally:
+        module.MARK_EVERY = before
+
+
+@given(st.permutations(range(8)))
+def test_the_order_in_which_calls_end_changes_no_total(order: list[int]) -> None:
+    async def story() -> Books:
+        store = InMemoryStore()
+        budget = await opened(store, plan(Price(0.1, 0.3)))
+        made = [budget.call(PAYERS[number % 4], "m", number) for number in range(8)]
+        calls = [await one.__aenter__() for one in made]
+        for number in order:
+            calls[number].reply = ModelReply("x", usage=Usage(number, 3 * number), model="m")
+            await made[number].__aexit__(None, None, None)
+        return await read_books(store)
+
+    assert asyncio.run(story()).spent[Key("bot", "", "2026-11-21")] == Spent(
+        8, 4 * 28, sum(n * 100 + 3 * n * 300 for n in range(8))
+    )
+
+
+def test_the_tape_is_one_of_the_system() -> None:
+    assert BUDGET_TAPE.startswith("bubbot/")

@@ -1,0 +1,89 @@
+"""What the settings mean for budgets: limits in dollars, prices, and the tokens an answer is reckoned at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bubbot.budget import Limit, Plan
+from bubbot.errors import ConfigError
+from bubbot.model import Price
+from bubbot.settings import load
+from bubbot.wiring_budget import ANSWER_TOKENS, FREE, plan_of
+
+
+def planned(home: Path, text: str) -> Plan:
+    (home / "config.toml").write_text(text)
+    return plan_of(load(home=home))
+
+
+def test_nothing_is_limited_where_nothing_is_set(tmp_path: Path) -> None:
+    made = planned(tmp_path, "")
+    assert made.limit("bot", "") == Limit()
+    assert (made.limit("user", "telegram:1"), made.warn_at) == (None, 0.8)
+
+
+def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
+    made = planned(
+        tmp_path,
+        "[budget]\nday = 5\ntokens_month = 7\n[budget.users.each]\nmonth = 1.5\n[budget.users.'telegram:1']\nday = 2\n"
+        "[budget.chats.'telegram:-100']\nday = 3\n[budget.channels.telegram]\ntokens_day = 4\n[budget.jobs.each]\nday = 0\n"
+        "[budget.models.'openai/gpt-4o']\nmonth = 6\n",
+    )
+    assert made.limit("bot", "") == Limit(day=5, tokens_month=7)
+    assert made.limit("user", "telegram:2") == Limit(month=1.5)
+    assert made.limit("user", "telegram:1") == Limit(day=2)
+    assert made.limit("chat", "telegram:-100") == Limit(day=3)
+    assert made.limit("chat", "telegram:2") is None
+    assert made.limit("channel", "telegram") == Limit(tokens_day=4)
+    assert made.limit("job", "any") == Limit(day=0)
+    assert made.limit("model", "openai/gpt-4o") == Limit(month=6)
+
+
+def test_another_currency_is_reckoned_in_dollars(tmp_path: Path) -> None:
+    text = '[budget]\ncurrency = "EUR"\ndollar = 0.5\nday = 5\n[budget.models.m]\ninput_price = 1\noutput_price = 2\n'
+    made = planned(tmp_path, text)
+    assert made.limit("bot", "") == Limit(day=10)
+    assert made.decided("m") == Price(2, 4)
+
+
+def test_another_currency_without_its_dollar_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="currency is 'EUR', and dollar is not set"):
+        planned(tmp_path, '[budget]\ncurrency = "EUR"\n')
+
+
+def test_a_price_that_was_set_goes_before_the_list(tmp_path: Path) -> None:
+    text = "[budget.models.'openai/gpt-4o']\ninput_price = 1\noutput_price = 2\ncached_price = 0.1\n"
+    made = planned(tmp_path, text)
+    assert made.price("openai/gpt-4o") == Price(1, 2, 0.1)
+    assert made.price("openai/gpt-4o-mini") == Price(0.15, 0.6, 0.075)
+    assert (made.price("local"), made.price("nobody/knows")) == (FREE, None)
+
+
+def test_a_price_for_each_is_for_those_without_their_own(tmp_path: Path) -> None:
+    text = "[budget.models.each]\ninput_price = 1\noutput_price = 2\n[budget.models.'openai/gpt-4o']\nday = 1\n"
+    assert planned(tmp_path, text).price("openai/gpt-4o") == Price(1, 2)
+
+
+def test_what_sits_at_an_own_address_has_no_price_of_the_list(tmp_path: Path) -> None:
+    made = planned(tmp_path, '[model]\nname = "openai/gpt-4o"\napi_base = "http://localhost:1/v1"\n')
+    assert made.price("openai/gpt-4o") is None
+    assert made.price("anthropic/claude-sonnet-4-5") is not None
+
+
+def test_what_an_answer_is_reckoned_at(tmp_path: Path) -> None:
+    assert planned(tmp_path, "").answer("openai/gpt-4o") == ANSWER_TOKENS
+    assert planned(tmp_path, "").answer("nobody/knows") == ANSWER_TOKENS
+    assert planned(tmp_path, "[model]\nmax_tokens = 100\n").answer("openai/gpt-4o") == 100
+    assert planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nanswer_tokens = 9\n").answer("x") == 9
+
+
+def test_the_environment_sets_tables_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_BUDGET__DAY", "2.5")
+    monkeypatch.setenv("BUBBOT_BUDGET__USERS", '{"each": {"day": "0.5"}}')
+    made = planned(tmp_path, "")
+    assert (made.limit("bot", ""), made.limit("user", "telegram:1")) == (Limit(day=2.5), Limit(day=0.5))
+    monkeypatch.setenv("BUBBOT_BUDGET__USERS", "{nonsense")
+    with pytest.raises(ConfigError, match=r"\[budget\] users is '{nonsense', but must be tables such as"):
+        planned(tmp_path, "")
