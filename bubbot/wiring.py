@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
@@ -310,11 +311,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
             *status_tools(
                 models, lambda: {name: one.health() for name, one in channels.items() if isinstance(one, Reports)}
             ),
-            reset_tool(
-                traces,
-                lambda session, text: _export(home, session, text),
-                lambda session: _forget(home, session),
-            ),
+            reset_tool(traces, partial(_export, home), partial(_forget, home)),
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),

@@ -176,10 +176,14 @@ class Pace:
                 pass
         return None
 
-    async def crowded(self, ahead: Sequence[Accepted], before: int) -> None:
-        """Tells the chat of a message that it waits for a place, and how many are before it."""
-        if ahead:
-            await self._say(ahead[0], self._texts.say("waiting_for_place", count=before))
+    def crowded(self, ahead: Callable[[], Sequence[Accepted]]) -> Callable[[int], Awaitable[None]]:
+        """Tells the chat of the first message that it waits for a place, and how many are before it."""
+
+        async def tell(before: int) -> None:
+            if waiting := ahead():
+                await self._say(waiting[0], self._texts.say("waiting_for_place", count=before))
+
+        return tell
 
     async def _say(self, accepted: Accepted, text: str) -> None:
         inbound = accepted.inbound

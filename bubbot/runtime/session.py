@@ -142,12 +142,10 @@ class SessionRuntime:
                 continue
             await self._take(lambda: [one for one in self._line.ahead(self._deps.now()) if not one.attempts])
             self._refused = await self._deps.pace.wait(self._line.ahead(self._deps.now()), self._woken)
-            async with self._link.chat_limit(self._tape.session), self._deps.places.place(self._crowded), self._writing:
+            crowded = self._deps.pace.crowded(lambda: self._line.ahead(self._deps.now()))
+            async with self._link.chat_limit(self._tape.session), self._deps.places.place(crowded), self._writing:
                 if not self._paused:
                     await self._next()
-
-    async def _crowded(self, before: int) -> None:
-        await self._deps.pace.crowded(self._line.ahead(self._deps.now()), before)
 
     async def _next(self) -> None:
         """One turn, for what it takes from the line."""
