@@ -200,8 +200,12 @@ class TestRacing:
             await one.say(",remind */5 * * * *: tea")
             async with timed(store, said(), clock=clock, life="second") as other:
                 await one.passes(hours=1, seconds=1)
+                await one.stop()
+                await other.stop()
+                await one.quiet()
                 await other.quiet()
-                assert sorted([*one.texts[1:], *other.texts]) == ["tea"] * 12
                 fired = [entry.payload["data"]["mark"] for entry in await one.facts("fired")]
-                assert len(fired) == len(set(fired)) == 12
+                # A thread that takes its time lets the virtual clock run on: twelve, or a few more.
+                assert len(fired) == len(set(fired)) >= 12
+                assert [*one.texts[1:], *other.texts] == ["tea"] * len(fired)
                 assert NOON.isoformat()[:10] in fired[0]
