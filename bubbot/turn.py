@@ -48,7 +48,7 @@ class Turn:
     `message_ids` are the entries on the tape that the turn answers; `zone` is the chat's time zone. `join` takes in
     messages that came since and may steer the turn; it is called between two steps. `texts` are the bot's own sentences in
     the language of the chat. `files` are sent with the answer; `notices` are sentences of the bot that stand before it.
-    Of a scheduled turn: `seconds` it may take (0: any), `fixed`, the text that it says in place of an answer, and
+    Of a scheduled turn: the id of its `job`, `seconds` it may take (0: any), `fixed`, the text that it says in place of an answer, and
     whether it `may_schedule`.
     """
 
@@ -67,6 +67,7 @@ class Turn:
     texts: Texts = field(default_factory=Texts)
     files: list[File] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    job: str = ""
     seconds: float = 0.0
     fixed: str | None = None
     may_schedule: bool = True

@@ -28,6 +28,8 @@ INVALID_WEBHOOK_TOKEN = 50027
 INVALID_FORM = 50035
 ARCHIVED = 50083
 
+GONE = frozenset({UNKNOWN_CHANNEL, MISSING_ACCESS, NO_DIRECT})
+"""What says that a chat cannot be reached any more."""
 _WORDS = {
     UNKNOWN_CHANNEL: "the channel or thread is gone, or the bot was put out of its server",
     UNKNOWN_MESSAGE: "the message is gone",
@@ -98,14 +100,14 @@ def refused_token(channel: str) -> ChannelRefused:
 def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
     """What the port calls a failed sending, editing or finding."""
     if isinstance(error, Unreachable):
-        return DeliveryFailed(f"Discord did not answer: {error}")
+        return DeliveryFailed(f"Discord did not answer: {error}", maybe=True)
     shown = f"{error.status}/{error.code}" if error.code else f"{error.status}"
     text = f"Discord refused it ({shown}): {_WORDS.get(error.code, error.text)}"
     if error.status == 429:
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
     # Those without a code are about the token or the address, which the operator can mend; what waits is then sent.
     permanent = 400 <= error.status < 500 and error.status not in (401, 408) and bool(error.code or error.status == 400)
-    return DeliveryFailed(text, permanent=permanent)
+    return DeliveryFailed(text, permanent=permanent, gone=permanent and error.code in GONE)
 
 
 def fetch_failed(error: Refusal | Unreachable) -> FetchFailed:

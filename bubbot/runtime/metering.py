@@ -18,14 +18,12 @@ from bubbot.runtime.compose import Composed, fixed_tokens
 from bubbot.runtime.router import is_command
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
-from bubbot.turn import Accepted, Turn
+from bubbot.turn import SCHEDULED, Accepted, Turn
 from bubbot.views.budget import Payer, person, whose_budget
 from bubbot.views.compact import estimate_tokens, message_tokens
 
 log = logging.getLogger(__name__)
 
-SCHEDULED = "schedule:"
-"""How the origin of a turn begins that a job caused; the job's id stands behind it."""
 QUIETLY = 3.0
 """Seconds that a message over a rate waits without a word."""
 RETRY = ",retry"
@@ -119,8 +117,7 @@ class BudgetMeter:
 
 def payer_of(turn: Turn) -> Payer:
     """For whom a turn asks: its session, its person, and the job that caused it."""
-    job = turn.origin.removeprefix(SCHEDULED) if turn.origin.startswith(SCHEDULED) else ""
-    return Payer(turn.session, person(turn.session, turn.sender.id), job, turn.id)
+    return Payer(turn.session, person(turn.session, turn.sender.id), turn.job, turn.id)
 
 
 class Thrifty:
@@ -192,6 +189,8 @@ class Pace:
 
 
 def _asks(accepted: Accepted) -> bool:
+    if accepted.inbound.origin == SCHEDULED:  # jobs have limits of their own
+        return False
     text = accepted.inbound.text.strip()
     return not is_command(text) or text == RETRY
 

@@ -136,7 +136,7 @@ class Firings:
         turn.role = self._role(firing) if firing and not self._refusal(firing) else Role.STRANGER
         if firing is None or turn.role is Role.STRANGER:
             return
-        turn.seconds, turn.may_schedule = float(firing.job.budget), firing.job.nested
+        turn.job, turn.seconds, turn.may_schedule = firing.job.id, float(firing.job.budget), firing.job.nested
         turn.fixed = firing.job.text if firing.job.do == "text" else None
         if firing.late:
             turn.notices.append(firing.late_text(turn.texts))

@@ -123,6 +123,7 @@ class TestSending:
             await out.sending.send(Part(str(room.id), "hello", key="k"))
         assert said in str(caught.value)
         assert not caught.value.permanent
+        assert caught.value.maybe == (not isinstance(fault, Refuse) or fault.status >= 500)
 
     async def test_a_wedged_connection_is_given_up(self, server: Server, room: Room) -> None:
         server.fail(CREATE, Wedge())
@@ -223,6 +224,7 @@ class TestRefusals:
                 await out.sending.send(Part(str(place.id), "hello"))
             assert said in str(caught.value)
             assert caught.value.permanent
+            assert caught.value.gone == (place is not mute)
         for chat in ("", "general", "1/../2"):
             with pytest.raises(DeliveryFailed, match="is no channel of Discord"):
                 await out.sending.send(Part(chat, "hello"))

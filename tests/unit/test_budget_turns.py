@@ -105,7 +105,7 @@ async def test_a_job_pays_for_its_turns(memory_store: InMemoryStore) -> None:
     @tool("test.payer", commands=("payer",))
     async def payer(turn: Turn, args: NoArgs) -> str:
         """Note who pays."""
-        turn.origin = "schedule:job-7"
+        turn.job = "job-7"
         found.append(payer_of(turn))
         return "noted"
 

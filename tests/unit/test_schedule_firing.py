@@ -12,10 +12,13 @@ import pytest
 from bubbot.channel import Role
 from bubbot.errors import DeliveryFailed
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.runtime.metering import payer_of
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.schedule.changes import Limits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event
+from bubbot.tool import NoArgs, tool
+from bubbot.turn import Turn
 from tests.gateways import admitting
 from tests.schedules import Timed, timed
 from tests.turns import KeptChannel, Options, Played, Replying, calls, says
@@ -90,6 +93,22 @@ class TestWhatIsSaid:
             assert [(one["reason"], one["detail"]) for one in over] == [("reason_chat_gone", "chat not found")]
             assert len(await bot.facts("fired")) == 1
             assert "its chat cannot be reached any more: chat not found" in await bot.say(",schedules")
+
+    @virtual
+    async def test_a_job_pays_for_its_own_turns(self) -> None:
+        payers: list[tuple[str, str]] = []
+
+        @tool("test.payer", commands=("payer",))
+        async def payer(turn: Turn, args: NoArgs) -> str:
+            """Note who pays."""
+            payers.append((payer_of(turn).job, turn.origin))
+            return "noted"
+
+        async with timed(InMemoryStore(), Played(says("x")), Options(tools=[payer])) as bot:
+            await bot.say(",payer")
+            await bot.say(",schedule 0 * * * *: ,payer")
+            await bot.passes(hours=1, seconds=1)
+            assert payers[:2] == [("", "human"), (await bot.job(), "schedule")]
 
 
 class TestAlone:
