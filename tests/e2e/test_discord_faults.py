@@ -108,11 +108,11 @@ async def test_failures_of_sending_lose_and_double_nothing(server: Server, ada: 
         server.fail(POST, fault, skip=place)
     async with connected(home, server):
         room = server.dm(ada)
-        for number in range(6):
+        for number in range(9):
             room.say(ada, f"number {number}")
-        await answered(server, room, *[f"You said: number {number}" for number in range(6)], seconds=40)
+        await answered(server, room, *[f"You said: number {number}" for number in range(9)], seconds=40)
         await OnDiscord(server).quiet()
-        assert len(texts(server, room)) == 6
+        assert len(texts(server, room)) == 9
         assert [rule.fault for rule in server.faults.rules if rule.times] == []
 
 
