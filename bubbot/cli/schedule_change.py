@@ -15,6 +15,7 @@ from bubbot.schedule.firing import named, what_words
 from bubbot.schedule.telling import Teller
 from bubbot.settings import Settings
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.views.schedule import Maker, Place
 from bubbot.wiring import new_id, now
@@ -65,11 +66,11 @@ async def change(desk: Desk, asked: ChangeSchedule) -> Told:
     return Told(f"{text}\n" + ("`bubbot run` keeps the time; it does not run just now.\n" if later else ""))
 
 
-def book_of(tape: object, settings: Settings) -> ScheduleBook:
+def book_of(tape: TapeService, settings: Settings) -> ScheduleBook:
     """The book of a home in which no bot runs."""
     rules = settings.schedule
     limits = Limits(rules.per_chat, rules.failures, rules.endless)
-    return ScheduleBook(tape, now=now, new_id=new_id, zone=settings.bot.timezone, limits=limits)  # type: ignore[arg-type]
+    return ScheduleBook(tape, now=now, new_id=new_id, zone=settings.bot.timezone, limits=limits)
 
 
 def changes_of(book: ScheduleBook, session: str = "") -> Changes:
