@@ -32,7 +32,20 @@ from bubbot.channel.port import (
     no_commands,
     nothing_known,
 )
-from bubbot.channel.powers import Closes, Dismisses, Editing, Fetches, Finds, Health, Previews, Reports, Typing, Webhook
+from bubbot.channel.powers import (
+    Closes,
+    Dismisses,
+    Editing,
+    Fetches,
+    Finds,
+    Health,
+    Introduces,
+    Introduction,
+    Previews,
+    Reports,
+    Typing,
+    Webhook,
+)
 from bubbot.channel.sending import File, Outbound, Part, Receipt
 from bubbot.channel.showing import Preview, StepEnded, TextShown, ToolEnded, ToolStarted, TurnEnded, TurnStarted
 
@@ -53,6 +66,8 @@ __all__ = [
     "Finds",
     "Health",
     "Inbound",
+    "Introduces",
+    "Introduction",
     "Known",
     "Moved",
     "Outbound",

@@ -107,3 +107,24 @@ class Reports(Protocol):
 
     def health(self) -> Health:
         """As of now; asks nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Who the bot is on its platform: its id and its name there; `remarks`: how the account is set up where that keeps
+    the bot from hearing or saying something, each a whole English sentence that says what to do about it."""
+
+    id: str
+    name: str
+    remarks: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Introduces(Protocol):
+    """A channel that can tell who the bot is there without receiving anything: what `init` and `doctor` ask."""
+
+    async def introduce(self) -> Introduction:
+        """Asks the platform once, within a few seconds; `run` is not called then, `aclose` is.
+
+        Raises `ChannelRefused` where the platform does not take the token, `ChannelError` where it is not reached.
+        """
