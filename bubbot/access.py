@@ -106,6 +106,10 @@ class Access:
         """The lists of the configuration, by channel."""
         return self._configured
 
+    @configured.setter
+    def configured(self, lists: Mapping[str, Listed]) -> None:
+        self._configured = MappingProxyType(dict(lists))
+
     @property
     def state(self) -> AccessState:
         """What the facts say, as of the last load or change."""

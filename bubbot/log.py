@@ -65,6 +65,12 @@ def is_set_up() -> bool:
     return _installed() is not None
 
 
+def known_secrets() -> tuple[str, ...]:
+    """The secrets `setup` was told last: what was secret once is not shown later either."""
+    handler = _installed()
+    return handler.redactor.secrets if handler else ()
+
+
 def redact(text: str) -> str:
     """The text without the secrets `setup` was told; unchanged before."""
     handler = _installed()
@@ -75,6 +81,7 @@ class Redactor:
     """Replaces secrets in text, also percent-encoded, base64 (alone or inside more data) or JSON-escaped."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
+        self.secrets = tuple(dict.fromkeys(secrets))
         wanted = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
         forms = [
             form for secret in sorted(wanted, key=len, reverse=True) for form in (_spelled(secret), *_base64(secret))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,31 +12,19 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
-from bubbot.channel import Channel, CommandInfo, Inbound, Reports, kept_aside
+from bubbot.channel import Channel, CommandInfo, Inbound
 from bubbot.errors import ConfigError, ModelError
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.outbound import Deliverer
-from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home, WriterLock
 from bubbot.model import Model
 from bubbot.models.lazy import LazyModel
-from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.calls import CallRunner, ToolSettings
-from bubbot.runtime.commands import CommandRunner
-from bubbot.runtime.compose import Composer, ComposeSettings
-from bubbot.runtime.link import SessionDeps
-from bubbot.runtime.loop import AgentLoop
-from bubbot.runtime.metering import BudgetMeter, Thrifty
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.places import Places
-from bubbot.runtime.preview import Show
-from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.recovery import Recovered, recover
-from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
@@ -46,26 +32,18 @@ from bubbot.supervise import task_group
 from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import Tool, Toolbox
-from bubbot.tools.files import file_tools
-from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool, status_tools
-from bubbot.tools.result import result_tools
-from bubbot.tools.schedule import schedule_tools
-from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools, typed_commands
-from bubbot.tools.tape import tape_tools
-from bubbot.tools.usage import usage_tool
-from bubbot.turn import Turn, TurnResult
-from bubbot.views.attachments import IMAGES_SHOWN
+from bubbot.tool import Tool
+from bubbot.tools.session import typed_commands
+from bubbot.turn import TurnResult
 from bubbot.views.outbox import Intent
 from bubbot.wiring_budget import Purse, open_purse
+from bubbot.wiring_channels import STDIN
 from bubbot.wiring_lines import Given, Maker
-from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
+from bubbot.wiring_models import ModelSet, choose_models, turns_at_once
 from bubbot.wiring_schedule import Timekeeping, timekeeping
+from bubbot.wiring_turns import Shared, make_turns
 
 log = logging.getLogger(__name__)
-
-STDIN = "stdin"
 
 
 def now() -> datetime:
@@ -90,20 +68,34 @@ class Wrap:
 
 @dataclass
 class App:
-    """A bot, ready to run: its lines by the name of their channel. `models` has the model of each session.
+    """A bot, ready to run: its lines by the name of their channel.
 
-    `opened` is the store itself, without wraps; `commands` are those people may type; `group` owns every long-lived task.
+    `opened` is the store itself, without wraps; `sets` are its models, of which the newest counts; `commands` are those
+    people may type; `group` owns every long-lived task; `maker` makes further lines.
     """
 
     store: TapeStore
     opened: SqliteStore
-    models: SessionModels
+    sets: list[ModelSet]
     runtime: AppRuntime
-    lines: Mapping[str, Line]
+    lines: dict[str, Line]
     workspace: str
-    commands: Sequence[CommandInfo]
+    commands: list[CommandInfo]
     group: asyncio.TaskGroup
-    time: Timekeeping
+    maker: Maker
+    shared: Shared
+    purse: Purse
+    wrap: Wrap
+
+    @property
+    def models(self) -> SessionModels:
+        """Knows the model of each session."""
+        return self.sets[-1].sessions
+
+    @property
+    def time(self) -> Timekeeping:
+        """The schedules."""
+        return self.shared.time
 
     @property
     def line(self) -> Line:
@@ -145,7 +137,7 @@ class App:
 
     def tape(self, session: str) -> TapeService:
         """The tape of a session."""
-        return _service(self.store, session_tape(self.workspace, session), session)
+        return _session_tape(self.store, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
         """Merges what an earlier process left open, delivers what it owed to this session, and queues its turns.
@@ -220,119 +212,32 @@ async def open_bot(
         stack.push_async_callback(opened.aclose)
         workspace = await opened.workspace(str(home.path.resolve()))
         store = wrap.store(opened)
-        model = wrap.model(choose_model(settings, home))
-        models = SessionModels(model, lambda name: wrap.model(choose_model(settings, home, name)), model_names)
-        stack.push_async_callback(models.aclose)
-        transcriber = choose_transcriber(settings, home)
-        if transcriber is not None:
-            stack.push_async_callback(transcriber.aclose)
+        models = [choose_models(settings, home, wrap.model)]
+        stack.push_async_callback(_close, models)
         group = await stack.enter_async_context(task_group())
         commands: list[CommandInfo] = []
         given, texts = Given(now, new_id), _texts(settings)
-        made = await lines(Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given))
-        by_name = {line.channel.name: line for line in made}
-        purse = await open_purse(settings, lambda name: _service(store, name), given, by_name, texts)
-        tape = _service(store, SCHEDULE_TAPE)
-        kept = timekeeping(tape, by_name, settings.schedule, texts, now=now, new_id=new_id, zone=settings.bot.timezone)
-        ports = _Ports(store, models, by_name, workspace, texts, transcriber, kept, purse)
-        runtime, toolbox = _assembled(settings, home, ports, group, wrap)
-        commands += typed_commands(toolbox, ports.texts)
-        yield App(store, opened, models, runtime, ports.lines, workspace, commands, group, kept)
+        maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given)
+        by_name = {line.channel.name: line for line in await lines(maker)}
+        purse = await open_purse(settings, maker.service, given, by_name, texts)
+        kept = timekeeping(maker.service(SCHEDULE_TAPE), by_name, settings, texts, given)
+        shared = Shared(home, by_name, texts, kept, Places(turns_at_once(settings)), given, wrap.tools)
+        deps, toolbox = make_turns(settings, shared, models[0], purse)
+        links = {name: line.link for name, line in by_name.items()}
+        runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
+        for line in by_name.values():
+            line.open_gate(runtime, texts)
+        commands += typed_commands(toolbox, texts)
+        yield App(store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ports:
-    store: TapeStore
-    models: SessionModels
-    lines: Mapping[str, Line]
-    workspace: str
-    texts: Texts
-    transcriber: LazyModel | None
-    time: Timekeeping
-    purse: Purse
+async def _close(models: Sequence[ModelSet]) -> None:
+    for one in models:
+        await one.aclose()
 
 
-def _assembled(
-    settings: Settings, home: Home, ports: _Ports, group: asyncio.TaskGroup, wrap: Wrap
-) -> tuple[AppRuntime, Toolbox]:
-    store, lines, texts = ports.store, ports.lines, ports.texts
-    show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
-    toolbox, loop = _loop(settings, home, ports, wrap, show=show)
-
-    async def deliver(channel: str, intent: Intent) -> None:
-        await lines[channel].deliver(intent)
-
-    deps = SessionDeps(
-        loop=loop,
-        now=now,
-        new_id=new_id,
-        zone=ZoneInfo(settings.bot.timezone),
-        retention_days=settings.memory.retention_days,
-        places=Places(turns_at_once(settings)),
-        deliver=deliver,
-        show=show,
-        texts=texts,
-        firings=ports.time.firings,
-        intake=intake_of(settings, ports.transcriber, texts, ports.purse.budget),
-        pace=ports.purse.pace,
-    )
-
-    def tape(session: str) -> TapeService:
-        return _service(store, session_tape(ports.workspace, session), session)
-
-    runtime = AppRuntime({name: line.link for name, line in lines.items()}, deps, tape, group)
-    for line in lines.values():
-        line.open_gate(runtime, texts)
-    return runtime, toolbox
-
-
-def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
-    """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
-    purse, models, channels = ports.purse, ports.models, {name: line.channel for name, line in ports.lines.items()}
-    traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
-    prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
-    composer = Composer(
-        Thrifty(models.of, models.named, purse.budget, settings.budget.cheaper).of,
-        ComposeSettings(
-            settings.context.selector,
-            prompt,
-            settings.memory.retention_days,
-            settings.memory.recent_days,
-            images=IMAGES_SHOWN if settings.attachments.images else 0,
-        ),
-        lambda role: toolbox.specs(role),  # noqa: PLW0108 - the toolbox is made below
-    )
-    toolbox = Toolbox(
-        [
-            help_tool(lambda: tuple(toolbox)),
-            *session_tools(),
-            context_tool(composer),
-            model_tool(models),
-            *status_tools(
-                models, lambda: {name: one.health() for name, one in channels.items() if isinstance(one, Reports)}
-            ),
-            reset_tool(traces, partial(_export, home), partial(_forget, home)),
-            *tape_tools(),
-            *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
-            *result_tools(),
-            usage_tool(purse.ledger),
-            *file_tools(settings.attachments.max_bytes),
-            *schedule_tools(ports.time.book),
-            *wrap.tools,
-        ]
-    )
-    calls = CallRunner(toolbox, ToolSettings(settings.tools.timeout, settings.tools.result_limit), show)
-    commands = CommandRunner(toolbox, calls, time.monotonic)
-    limits = RunnerSettings(settings.model.max_steps, settings.model.timeout)
-    runner = ModelRunner(composer, calls, limits, time.monotonic, show, meter=BudgetMeter(purse.budget))
-
-    async def has_model(turn: Turn) -> bool:
-        try:
-            return not isinstance(await models.of(turn), UnconfiguredModel)
-        except ModelError:
-            return False
-
-    return toolbox, AgentLoop(commands, runner, has_model=has_model)
+def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService:
+    return _service(store, session_tape(workspace, session), session)
 
 
 def _texts(settings: Settings) -> Texts:
@@ -340,22 +245,6 @@ def _texts(settings: Settings) -> Texts:
     if not texts.translated:
         log.warning("no sentences in %r yet: English is used", texts.language, extra={"action": "texts.missing"})
     return texts
-
-
-def _export(home: Home, session: str, text: str) -> str:
-    """Writes a memory to a file of its own under `exports/` and returns its path."""
-    folder = home.path / "exports"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in session)[:80]
-    path = folder / f"memory-{safe}-{now():%Y%m%dT%H%M%S%f}.md"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
-def _forget(home: Home, session: str) -> None:
-    """Removes what channels keep of a session in files."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(kept_aside(home.path, session))
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from bubbot.budget import Budget, Limit, Plan
@@ -32,29 +32,42 @@ LOUD = frozenset({"stdin"})
 
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """What a bot keeps of budgets: the budget itself, what `,usage` reads, and the pace of messages."""
+    """What a bot keeps of budgets: the budget itself, what `,usage` reads, the pace of messages, and the budget tape."""
 
     budget: Budget
     ledger: Ledger
     pace: Pace
+    books: TapeHandle
+    given: Given
 
 
 async def open_purse(
     settings: Settings, tape: Callable[[str], TapeHandle], given: Given, lines: Mapping[str, Line], texts: Texts
 ) -> Purse:
     """Reads the books and settles what an earlier process left open. Raises `ConfigError`."""
-    found, zone = settings.budget, ZoneInfo(settings.bot.timezone)
+    zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(lines, BUDGET_TAPE)
     plan, books = plan_of(settings), tape(BUDGET_TAPE)
-    tell = OwnerChat(lines, BUDGET_TAPE)
     budget = Budget(books, plan, now=given.now, new_id=given.new_id, zone=zone, texts=texts, tell=tell)
     await budget.load()
-    rates = Rates(_rates(found), given.now, zone, LOUD)
-    await rates.load(books)
 
     async def say(channel: str, outbound: Outbound) -> None:
         await lines[channel].deliverer.tell(outbound)
 
-    return Purse(budget, ledger_of(settings, books, given, plan), Pace(rates, texts, say))
+    pace = Pace(await _loaded(settings, books, given), texts, say)
+    return Purse(budget, ledger_of(settings, books, given, plan), pace, books, given)
+
+
+async def renewed(purse: Purse, settings: Settings) -> Purse:
+    """The same books under other settings; calls under way stay reserved. Raises `ConfigError`."""
+    purse.budget.plan = plan = plan_of(settings)
+    purse.pace.rates = await _loaded(settings, purse.books, purse.given)
+    return replace(purse, ledger=ledger_of(settings, purse.books, purse.given, plan))
+
+
+async def _loaded(settings: Settings, books: TapeHandle, given: Given) -> Rates:
+    rates = Rates(_rates(settings.budget), given.now, ZoneInfo(settings.bot.timezone), LOUD)
+    await rates.load(books)
+    return rates
 
 
 def ledger_of(settings: Settings, tape: TapeHandle, given: Given, plan: Plan) -> Ledger:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from bubbot.models import litellm_names, litellm_sizes, local
 from bubbot.models.lazy import LazyModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.runtime.intake import Intake, IntakeSettings
+from bubbot.runtime.models import SessionModels
 from bubbot.settings import Settings
 from bubbot.texts import Texts
 
@@ -29,6 +32,27 @@ def model_names() -> list[str]:
     """The models there are; of a provider, the form of their names."""
     known = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
     return list((known | {LITELLM: "provider/model"}).values())
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSet:
+    """The models of a bot: those that answer, and the one that writes down voice messages, if there is one."""
+
+    sessions: SessionModels
+    transcriber: LazyModel | None
+
+    async def aclose(self) -> None:
+        """Closes every model that was made."""
+        await self.sessions.aclose()
+        if self.transcriber is not None:
+            await self.transcriber.aclose()
+
+
+def choose_models(settings: Settings, home: Home, wrap: Callable[[Model], Model]) -> ModelSet:
+    """The models that the settings name; each that answers goes through `wrap`. Raises `ConfigError`."""
+    first = wrap(choose_model(settings, home))
+    sessions = SessionModels(first, lambda name: wrap(choose_model(settings, home, name)), model_names)
+    return ModelSet(sessions, choose_transcriber(settings, home))
 
 
 def choose_model(settings: Settings, home: Home, name: str = "") -> Model:

@@ -14,22 +14,30 @@ from bubbot.runtime.link import ChannelLink
 from bubbot.schedule.book import ScheduleBook
 from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
 from bubbot.schedule.firing import Firings, missed_text
-from bubbot.settings_model import ScheduleSettings
+from bubbot.settings import Settings
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.handle import Clock
-from bubbot.tape.service import NewId, TapeService
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.views.schedule import Standing
+from bubbot.wiring_lines import Given
 
 
 @dataclass(frozen=True, slots=True)
 class Timekeeping:
-    """Schedules over the lines of a bot. Jobs are loaded by whoever starts it, after recovery."""
+    """Schedules over the lines of a bot. Jobs are loaded by whoever starts it, after recovery. `links` are those of the
+    lines, which learn of each other through `join`."""
 
     book: ScheduleBook
     firings: Firings
     lines: Mapping[str, Line]
     texts: Texts
+    links: dict[str, ChannelLink]
+
+    def join(self, line: Line) -> None:
+        """Makes a line known to jobs and to the others, as it is now."""
+        name = line.channel.name
+        self.links[name] = line.link = replace(line.link, other=self.links.get)
+        line.deliverer.gone = _gone(self.book, name)
 
     def keeper(self) -> Any:
         """What keeps time, while its `run` runs. The library is loaded here, by a process that keeps time."""
@@ -54,28 +62,26 @@ class Timekeeping:
 
 
 def timekeeping(
-    tape: TapeService,
-    lines: Mapping[str, Line],
-    settings: ScheduleSettings,
-    texts: Texts,
-    *,
-    now: Clock,
-    new_id: NewId,
-    zone: str,
+    tape: TapeService, lines: Mapping[str, Line], settings: Settings, texts: Texts, given: Given
 ) -> Timekeeping:
-    """Schedules of a bot with these lines, which learn of each other. `zone`: the deployment's."""
-    limits = Limits(settings.per_chat, settings.failures, settings.endless)
-    book = ScheduleBook(tape, now=now, new_id=new_id, zone=zone, limits=limits)
+    """Schedules of a bot with these lines."""
+    limits, zone = limits_of(settings), settings.bot.timezone
+    book = ScheduleBook(tape, now=given.now, new_id=given.new_id, zone=zone, limits=limits)
     links: dict[str, ChannelLink] = {}
-    for name, line in lines.items():
-        links[name] = line.link = replace(line.link, other=links.get)
-        line.deliverer.gone = _gone(book, name)
 
     def role_of(inbound: Inbound) -> Role:
         link = links.get(inbound.channel)
         return link.role(inbound) if link else Role.STRANGER
 
-    return Timekeeping(book, Firings(book, role_of), lines, texts)
+    made = Timekeeping(book, Firings(book, role_of), lines, texts, links)
+    for line in lines.values():
+        made.join(line)
+    return made
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What jobs are held to."""
+    return Limits(settings.schedule.per_chat, settings.schedule.failures, settings.schedule.endless)
 
 
 def _gone(book: ScheduleBook, channel: str) -> Any:

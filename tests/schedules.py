@@ -14,6 +14,7 @@ from bubbot.model import Model
 from bubbot.schedule.book import ScheduleBook
 from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
 from bubbot.schedule.keeper import Keeper
+from bubbot.settings import BotSettings, Settings
 from bubbot.settings_model import ScheduleSettings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -21,6 +22,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tools.schedule import schedule_tools
+from bubbot.wiring_lines import Given
 from bubbot.wiring_schedule import Timekeeping, timekeeping
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running
@@ -150,7 +152,13 @@ async def timed(
         async with running(store, model, chosen, channel=channel, life=life) as bench:
             lines = {bench.channel.name: bench.line}
             made.append(
-                timekeeping(tape, lines, settings, Texts(), now=clock, new_id=lambda: next(short) + life, zone=zone)
+                timekeeping(
+                    tape,
+                    lines,
+                    Settings(schedule=settings, bot=BotSettings(timezone=zone)),
+                    Texts(),
+                    Given(clock, lambda: next(short) + life),
+                )
             )
             bench.app._deps = replace(bench.app._deps, firings=made[0].firings)
             bench.app._links = {bench.channel.name: bench.line.link}

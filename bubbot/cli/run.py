@@ -6,23 +6,25 @@ import argparse
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from bubbot.channel import Webhook
 from bubbot.cli.run_control import control
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
-from bubbot.errors import ChannelRefused
+from bubbot.errors import ChannelRefused, ConfigError
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
 from bubbot.settings import runtime_folder
 from bubbot.wiring_daemon import Daemon, open_daemon
+from bubbot.wiring_reload import Reloader
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = (
         "Run the bot in the foreground with every channel of config.toml, until SIGTERM or Ctrl-C: then it stops "
-        "receiving, finishes the turns under way, and delivers. A second signal ends it at once; nothing is lost."
+        "receiving, finishes the turns under way, and delivers. A second signal ends it at once; nothing is lost. "
+        "SIGHUP, or `bubbot reload`, takes over changed settings."
     )
 
 
@@ -45,20 +48,31 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(made: Setup) -> None:
-    ending = asyncio.Event()
-    _on_signals(ending)
+    asked = Asked()
+    _on_signals(asked)
     made.home.ensure()
     path = socket_path(made.home.path, runtime_folder(), Path(gettempdir()))
     async with open_daemon(made.settings, made.home, address=str(path)) as daemon:
-        await _serve(daemon, made, path, ending)
+        await _serve(daemon, made, path, asked)
 
 
-async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event) -> None:
-    app, manager = daemon.app, daemon.manager
+@dataclass
+class Asked:
+    """What signals have asked for."""
+
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    reload: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked) -> None:
+    app, manager, ending = daemon.app, daemon.manager, asked.ending
     left_open = await app.recover_all()
-    async with control(daemon, made, path) as server, _web_door(daemon, made):
+    reloader = Reloader(daemon, made.settings, made.read)
+    await reloader.begin()
+    async with control(daemon, reloader, path) as server, _web_door(daemon, made):
         manager.start(app.group.create_task)
         keeping = daemon.keep_time()
+        hearing = app.group.create_task(_reload_when(asked.reload, reloader))
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
@@ -67,6 +81,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
         log.info("ending", extra={"action": "run.ending"})
         server.quiesce()
         keeping.cancel()
+        hearing.cancel()
         await manager.end(Grace())
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
@@ -75,13 +90,22 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
 @asynccontextmanager
 async def _web_door(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
     """Lets platforms in that call; the HTTP library, a third of the start-up, is loaded only where one does."""
-    webhooks = {name: line.channel for name, line in daemon.app.lines.items() if isinstance(line.channel, Webhook)}
-    if not webhooks:
+    if not daemon.webhooks():
         yield
         return
     web: Any = import_module("bubbot.gateway.web")
-    async with web.web_door(webhooks, web.WebSettings(made.settings.http.host, made.settings.http.port)):
+    async with web.web_door(daemon.webhooks, web.WebSettings(made.settings.http.host, made.settings.http.port)):
+        daemon.called = True
         yield
+
+
+async def _reload_when(asked: asyncio.Event, reloader: Reloader) -> None:
+    """Takes over changed settings whenever somebody asks. What cannot be used is logged and left."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        with suppress(ConfigError):
+            await reloader.reload("signal")
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
@@ -92,15 +116,18 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
         task.cancel()
 
 
-def _on_signals(ending: asyncio.Event) -> None:
-    """The first signal ends in an orderly way, the second at once."""
+def _on_signals(asked: Asked) -> None:
+    """The first signal ends in an orderly way, the second at once. SIGHUP asks for a reload, but where the bot was
+    started in a terminal, which is gone then."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end(number: int) -> None:
-        if ending.is_set() and task is not None:
+        if asked.ending.is_set() and task is not None:
             loop.remove_signal_handler(number)
             task.cancel()
-        ending.set()
+        asked.ending.set()
 
+    in_terminal = sys.stdin is not None and sys.stdin.isatty()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(end, number))
+    loop.add_signal_handler(signal.SIGHUP, partial(end, signal.SIGHUP) if in_terminal else asked.reload.set)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 
-from bubbot.cli.setup import Setup
 from bubbot.cli.writing import Desk, answer
 from bubbot.control.codec import JsonObject
 from bubbot.control.peer import Peer
@@ -15,19 +15,25 @@ from bubbot.gateway.control import ControlServer
 from bubbot.gateway.remote import Doors
 from bubbot.models.lazy import LazyModel
 from bubbot.wiring_daemon import Daemon
+from bubbot.wiring_reload import Reloader
 
 
 @asynccontextmanager
-async def control(daemon: Daemon, made: Setup, path: Path) -> AsyncIterator[ControlServer]:
+async def control(daemon: Daemon, reloader: Reloader, path: Path) -> AsyncIterator[ControlServer]:
     """Answers on the socket at `path` until the block ends."""
     app = daemon.app
-    desk = Desk(app.opened, app.workspace, made.settings, app.runtime.exclusive, daemon.access, app.time.book)
 
     async def command(_peer: Peer, body: JsonObject) -> JsonObject:
+        current = reloader.current
+        desk = Desk(app.opened, app.workspace, current, app.runtime.exclusive, daemon.access, app.time.book)
         return await answer(desk, body)
 
+    async def reload(_peer: Peer, _body: JsonObject) -> JsonObject:
+        return asdict(await reloader.reload("command"))
+
     remote = daemon.remote
-    server = ControlServer({**remote.handlers(_doors(daemon)), "command": command}, remote.left)
+    handlers = {**remote.handlers(_doors(daemon)), "command": command, "reload": reload}
+    server = ControlServer(handlers, remote.left)
     async with server.listening(path):
         yield server
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 from bubbot import log
 from bubbot.errors import ConfigError
@@ -17,15 +18,23 @@ class Setup:
 
     settings: Settings
     home: Home
+    config: Path | None = None
+
+    def read(self) -> Settings:
+        """The settings as they are written now. Raises `ConfigError`."""
+        return load(home=self.home.path, config=self.config)
 
 
 def setup(args: argparse.Namespace, *, quiet: bool = True) -> Setup:
     """Loads the settings and sets up the log; `quiet`: a person sees warnings only, unless asked for more."""
     home = Home(getattr(args, "home", None) or default_home())
-    settings = load(home=home.path, config=getattr(args, "config", None))
-    level = settings.log.level
-    log.setup("warning" if quiet and level == "info" else level, secrets=(*settings.secrets(), *environment_secrets()))
-    return Setup(settings, home)
+    config: Path | None = getattr(args, "config", None)
+    made = Setup(load(home=home.path, config=config), home, config)
+    level = made.settings.log.level
+    log.setup(
+        "warning" if quiet and level == "info" else level, secrets=(*made.settings.secrets(), *environment_secrets())
+    )
+    return made
 
 
 def session_id(text: str) -> str:

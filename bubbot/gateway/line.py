@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bubbot.access import Access
-from bubbot.channel import Channel, Closes, Editing, Fetches, Inbound, Previews, Role, Typing
+from bubbot.channel import Channel, ChannelEvent, Closes, Editing, Fetches, Inbound, Previews, Role, Typing
 from bubbot.gateway.admission import Admission
 from bubbot.gateway.inbound import QUEUE_LIMIT, GateRules, InboundGate
 from bubbot.gateway.live import LiveAnswers
@@ -58,6 +58,8 @@ class Line:
     previews: Previews | None = None
     held: list[Intent] | None = None
     gate: InboundGate = field(init=False)
+    over: bool = False
+    """Whether it gave up; what is still to be said is durable, and for the line that comes after it."""
 
     def open_gate(self, runtime: AppRuntime, texts: Texts) -> None:
         """Puts the gate, which speaks with these texts, between channel and runtime."""
@@ -66,8 +68,23 @@ class Line:
             self.link, self.inbox, self.outbox, runtime, tell=self.deliverer.tell, deliver=self.deliver, rules=rules
         )
 
+    def renew(self, rules: LineRules) -> None:
+        """Goes by other rules, but for how it delivers and shows: that is made with the line. Its gate is opened anew after it."""
+        if rules.admission is not None:
+            rules.admission.where = self.moves.now
+        self.rules = rules
+        self.link = replace(
+            self.link, role=_role(rules.admission), rules=rules.waiting, chat_limit=ChatLimits(rules.per_chat).of
+        )
+
+    async def receive(self, event: ChannelEvent) -> bool | None:
+        """What a channel calls: the gate as it is now."""
+        return await self.gate.receive(event)
+
     async def deliver(self, intent: Intent) -> None:
         """Sees to a merged intent in the way of this line."""
+        if self.over:
+            return
         if self.held is not None:
             self.held.append(intent)
         elif self.rules.queued:
@@ -91,6 +108,7 @@ class Line:
 
     def cancel(self) -> None:
         """Gives up what is delivered or shown in the background; what is owed stays open for the next start."""
+        self.over = True
         self.deliverer.cancel()
         if isinstance(self.previews, LiveAnswers):
             self.previews.cancel()

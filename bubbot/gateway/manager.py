@@ -37,17 +37,45 @@ class ChannelManager:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.states: dict[str, State] = {}
         self.refusals: dict[str, str] = {}
+        self._changed = asyncio.Event()
 
     def start(self, spawn: Spawn) -> None:
         """Begins to receive on every line."""
-        for name, line in self._lines.items():
-            self.states[name] = "running"
-            self._tasks[name] = spawn(self._run(name, line))
+        for name in self._lines:
+            self.start_one(name, spawn)
+
+    def start_one(self, name: str, spawn: Spawn) -> None:
+        """Begins to receive on one line."""
+        self.states[name] = "running"
+        self.refusals.pop(name, None)
+        self._tasks[name] = spawn(self._run(name, self._lines[name]))
+        self._changed.set()
+
+    async def stop_one(self, name: str, patience: float) -> None:
+        """Ends one line: it receives no more, what is being sent has so many seconds, and the channel is closed."""
+        line = self._lines[name]
+        if task := self._tasks.pop(name, None):
+            task.cancel()
+            await asyncio.wait([task], timeout=patience)
+        self._changed.set()
+        self.states[name] = "ended"
+        await _within(patience, line.deliverer.idle())
+        await self._close(line, patience)
 
     async def wait(self, *, beside: str) -> None:
         """Returns when no line but `beside` receives any more: all were refused. Where there was none, never."""
-        tasks = [task for name, task in self._tasks.items() if name != beside]
-        await (asyncio.wait(tasks) if tasks else asyncio.Event().wait())
+        while True:
+            self._changed.clear()
+            tasks = [task for name, task in self._tasks.items() if name != beside]
+            if tasks and all(task.done() for task in tasks):
+                return
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait(
+                    [changed, *(task for task in tasks if not task.done())], return_when="FIRST_COMPLETED"
+                )
+            finally:
+                changed.cancel()
 
     async def end(self, grace: Grace) -> None:
         """Stops receiving, lets turns finish or cuts them off, delivers, and closes the channels.
@@ -66,19 +94,22 @@ class ChannelManager:
         if not await _within(grace.deliveries, idle):
             log.warning("answers are undelivered; the next start sends them", extra={"action": "end.undelivered"})
         for line in self._lines.values():
-            line.cancel()
-            try:
-                async with asyncio.timeout(grace.deliveries):
-                    await line.aclose()
-            except Exception as error:  # the adapter is someone else's code, and the others have to be closed
-                name, extra = line.channel.name, {"action": "end.close"}
-                log.warning("the channel %s did not close: %s", name, error, exc_info=True, extra=extra)
+            await self._close(line, grace.deliveries)
+
+    async def _close(self, line: Line, patience: float) -> None:
+        line.cancel()
+        try:
+            async with asyncio.timeout(patience):
+                await line.aclose()
+        except Exception as error:  # the adapter is someone else's code, and the others have to be closed
+            name, extra = line.channel.name, {"action": "end.close"}
+            log.warning("the channel %s did not close: %s", name, error, exc_info=True, extra=extra)
 
     async def _run(self, name: str, line: Line) -> None:
         try:
             await supervise(
                 f"the channel {name}",
-                lambda: line.channel.run(line.gate.receive),
+                lambda: line.channel.run(line.receive),
                 self._pace,
                 fatal=(ChannelRefused,),
             )

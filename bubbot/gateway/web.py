@@ -6,11 +6,13 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from aiohttp import web
 
 from bubbot.channel import Webhook
 from bubbot.errors import ConfigError
+from bubbot.gateway.paths import check_paths
 
 log = logging.getLogger(__name__)
 
@@ -28,21 +30,19 @@ class WebSettings:
     port: int = 8080
 
 
+Channels: TypeAlias = Callable[[], Mapping[str, Webhook]]
+"""The channels that are called, by name, as they are at the moment."""
+
+
 @asynccontextmanager
-async def web_door(channels: Mapping[str, Webhook], settings: WebSettings) -> AsyncIterator[int]:
+async def web_door(channels: Channels, settings: WebSettings) -> AsyncIterator[int]:
     """Serves the channels until the block ends; gives the port.
 
     Raises `ConfigError` where the address cannot be used, or two channels want one path.
     """
+    check_paths(channels())
     app = web.Application(client_max_size=BODY_LIMIT)
-    paths: dict[str, str] = {}
-    for name, channel in channels.items():
-        if channel.path in paths:
-            raise ConfigError(
-                f"[channels.{name}] and [channels.{paths[channel.path]}] both want the path {channel.path}: change one"
-            )
-        paths[channel.path] = name
-        app.router.add_post(channel.path, _called(name, channel))
+    app.router.add_post("/{path:.*}", _called(channels))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING)
     await runner.setup()
     try:
@@ -53,14 +53,21 @@ async def web_door(channels: Mapping[str, Webhook], settings: WebSettings) -> As
                 f"[http] host and port: {settings.host}:{settings.port} cannot be listened on ({error.strerror}); "
                 "choose another port"
             ) from None
-        log.info("listening for webhooks", extra={"action": "http.listening", "paths": ", ".join(paths)})
+        log.info(
+            "listening for webhooks",
+            extra={"action": "http.listening", "paths": ", ".join(one.path for one in channels().values())},
+        )
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
 
 
-def _called(name: str, channel: Webhook) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _called(channels: Channels) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def called(request: web.Request) -> web.Response:
+        found = next(((name, one) for name, one in channels().items() if one.path == request.path), None)
+        if found is None:
+            return web.Response(status=404)
+        name, channel = found
         try:
             body = await request.read()
         except web.RequestPayloadError:  # a length or an encoding that is not true

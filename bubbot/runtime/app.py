@@ -30,13 +30,38 @@ class AppRuntime:
         tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
     ) -> None:
-        self._links = links
+        self._links = dict(links)
         self._deps = deps
         self._tape = tape
         self._group = group
         self._sessions: dict[str, SessionRuntime] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._paused = False
+
+    def renew(self, links: Mapping[str, ChannelLink], deps: SessionDeps) -> None:
+        """Other channels and other settings: what is under way ends as it began, what comes next goes by these."""
+        self._links, self._deps = dict(links), deps
+        for name, session in self._sessions.items():
+            session.renew(self._links.get(name.partition(":")[0]), deps)
+
+    async def leave(self, channel: str, patience: float) -> None:
+        """Ends the sessions of a channel: no further turn begins there, and one that takes longer than `patience`
+        seconds is cut off. What is open is durable, and goes on when the channel is back."""
+        own = {name for name in self._sessions if name.partition(":")[0] == channel}
+        for name in own:
+            self._sessions[name].pause()
+        tasks = [task for name, task in self._tasks.items() if name in own and not task.done()]
+        if tasks and (late := (await asyncio.wait(tasks, timeout=patience))[1]):
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for name in own:
+            self._sessions.pop(name, None)
+
+    async def turns_ended(self) -> None:
+        """Returns when every turn that is under way now has ended."""
+        running = [session.under_way for session in self._sessions.values()]
+        await asyncio.gather(*(asyncio.wait([one]) for one in running if one is not None))
 
     def submit(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
         """Queues an accepted inbound in its session. The future ends with the turn that answers it."""

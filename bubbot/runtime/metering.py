@@ -149,18 +149,18 @@ class Pace:
     that no turn said."""
 
     def __init__(self, rates: Rates | None, texts: Texts, tell: Callable[[str, Outbound], Awaitable[None]]) -> None:
-        self._rates = rates
+        self.rates = rates
         self._texts = texts
         self._tell = tell
 
     async def wait(self, ahead: Sequence[Accepted], woken: asyncio.Event) -> ModelNotAsked | None:
         """Returns when the messages may have their turn, or when somebody is `woken`; with an error where they may not."""
-        if self._rates is None or not ahead or ahead[0].attempts or not _asks(ahead[0]):
+        if self.rates is None or not ahead or ahead[0].attempts or not _asks(ahead[0]):
             return None
         inbound = ahead[0].inbound
         try:
             payer = Payer(inbound.session, person(inbound.session, inbound.sender.id))
-            seconds = self._rates.book(payer)
+            seconds = self.rates.book(payer)
         except TooManyMessages as refused:
             return refused
         if seconds > QUIETLY:

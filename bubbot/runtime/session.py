@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from bubbot.channel import Inbound, Role, TurnEnded, TurnStarted
-from bubbot.errors import BubbotError, ModelNotAsked, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import BubbotError, ModelNotAsked, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
+from bubbot.runtime.boundary import failure
 from bubbot.runtime.calls import clean
 from bubbot.runtime.changes import change_entries
 from bubbot.runtime.intake import Taken, attachments_of
@@ -112,6 +113,16 @@ class SessionRuntime:
     def too_old(self, inbound: Inbound) -> bool:
         """Whether a message that comes now is too old to be answered."""
         return self._link.rules.too_old(inbound, self._deps.now())
+
+    @property
+    def under_way(self) -> asyncio.Task[LoopResult] | None:
+        """The turn that runs now."""
+        return self._running
+
+    def renew(self, link: ChannelLink | None, deps: SessionDeps) -> None:
+        """Goes by these from now on; a turn under way ends in the loop it began in. None: the link stays."""
+        self._link, self._deps = link or self._link, deps
+        self._line.rules = self._link.rules
 
     def pause(self) -> None:
         """No further turn begins."""
@@ -360,19 +371,8 @@ class SessionRuntime:
             return LoopResult("stopped", stopped)
         except StoreError:
             raise  # nothing can be recorded; the fork is durable as far as it got
-        except ModelNotAsked as error:
-            return LoopResult("failed", await not_asked(turn, error))
-        except BubbotError as error:
-            await turn.tape.append([make.error(error.kind, clean(str(error)))])
-            log.info("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
-            if isinstance(error, ModelUnconfigured):
-                return LoopResult("failed", turn.texts.traced(str(error), turn.id))
-            return LoopResult("failed", turn.texts.failed(error, turn.id))
-        except Exception as error:  # a defect of ours must not end the session
-            log.exception("a turn failed", extra={"action": "turn.failed"})
-            await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
-            defect = turn.texts.say("defect", name=type(error).__name__)
-            return LoopResult("failed", turn.texts.traced(turn.texts.say("failed", reason=defect), turn.id))
+        except Exception as error:  # noqa: BLE001 - also a defect of ours must not end the session
+            return await failure(turn, error)
         finally:
             self._running = None
 

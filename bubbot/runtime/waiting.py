@@ -60,7 +60,7 @@ class WaitingLine:
     """The messages and changes of one session, in the order they came."""
 
     def __init__(self, rules: WaitingRules) -> None:
-        self._rules = rules
+        self.rules = rules
         self._items: deque[Waiting | Changed] = deque()
         self._came = asyncio.Event()
 
@@ -82,7 +82,7 @@ class WaitingLine:
 
         What is too old waits for the rest that is: all of it gets one notice. Only messages prolong the wait.
         """
-        rules, first = self._rules, self._items[0]
+        rules, first = self.rules, self._items[0]
         if not rules.debounce or isinstance(first, Changed) or not (_joins(first) or self.stale(first, now())):
             return
         loop, came = asyncio.get_running_loop(), self.messages
@@ -136,7 +136,7 @@ class WaitingLine:
         return found, old
 
     def _fresh(self, first: Waiting, now: datetime) -> list[Waiting]:
-        return self._answerable(now) if self._rules.debounce else [first]
+        return self._answerable(now) if self.rules.debounce else [first]
 
     def ahead(self, now: datetime) -> list[Accepted]:
         """What the next turn is for as things stand, left where it is; nothing where that is too old."""
@@ -153,7 +153,7 @@ class WaitingLine:
 
     def joining(self, sender: str, now: datetime) -> list[Waiting]:
         """What `steering` would take."""
-        if self._rules.busy != "steer":
+        if self.rules.busy != "steer":
             return []
         found = self._answerable(now)
         if not found or found[0].accepted.inbound.sender.id != sender or not _joins(found[0]):
@@ -181,7 +181,7 @@ class WaitingLine:
 
     def stale(self, waiting: Waiting, now: datetime) -> bool:
         """Whether a message is too old to be answered. One that was begun already is not."""
-        return not waiting.accepted.attempts and self._rules.too_old(waiting.accepted.inbound, now)
+        return not waiting.accepted.attempts and self.rules.too_old(waiting.accepted.inbound, now)
 
     def _answerable(self, now: datetime) -> list[Waiting]:
         return list(takewhile(lambda one: not self.stale(one, now), self._run()))

@@ -1,0 +1,16 @@
+"""The paths at which channels are called over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bubbot.channel import Webhook
+from bubbot.errors import ConfigError
+
+
+def check_paths(channels: Mapping[str, Webhook]) -> None:
+    """Raises `ConfigError` where two channels want one path."""
+    paths: dict[str, str] = {}
+    for name, channel in channels.items():
+        if (first := paths.setdefault(channel.path, name)) != name:
+            raise ConfigError(f"[channels.{name}] and [channels.{first}] both want the path {channel.path}: change one")

@@ -1,0 +1,31 @@
+"""The turn boundary: how a turn that failed ends, as a fact and in words."""
+
+from __future__ import annotations
+
+import logging
+
+from bubbot.errors import BubbotError, ModelNotAsked, ModelUnconfigured
+from bubbot.runtime.calls import clean
+from bubbot.runtime.loop import LoopResult
+from bubbot.runtime.metering import not_asked
+from bubbot.tape import entry as make
+from bubbot.turn import Turn
+
+log = logging.getLogger(__name__)
+
+
+async def failure(turn: Turn, error: Exception) -> LoopResult:
+    """Records the error on the turn's tape, and says it as people are told."""
+    if isinstance(error, ModelNotAsked):
+        return LoopResult("failed", await not_asked(turn, error))
+    if isinstance(error, BubbotError):
+        await turn.tape.append([make.error(error.kind, clean(str(error)))])
+        log.info("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
+        unconfigured = isinstance(error, ModelUnconfigured)
+        return LoopResult(
+            "failed", turn.texts.traced(str(error), turn.id) if unconfigured else turn.texts.failed(error, turn.id)
+        )
+    log.error("a turn failed", exc_info=error, extra={"action": "turn.failed"})
+    await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
+    defect = turn.texts.say("defect", name=type(error).__name__)
+    return LoopResult("failed", turn.texts.traced(turn.texts.say("failed", reason=defect), turn.id))

@@ -1,0 +1,96 @@
+"""What the settings say about each channel: whether it is started, who may speak there, how patient it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from bubbot.access import Access
+from bubbot.errors import ConfigError
+from bubbot.gateway.admission import Admission, AdmissionSettings, Space
+from bubbot.gateway.line import LineRules
+from bubbot.gateway.outbound import Patience
+from bubbot.runtime.waiting import WaitingRules
+from bubbot.settings import Settings
+from bubbot.settings_channels import UNHURRIED, ChannelSettings, GuildSettings, channel_settings
+
+log = logging.getLogger(__name__)
+
+STDIN = "stdin"
+TOKENED = frozenset({"telegram", "discord"})
+"""Kinds of channel that are not started without a token."""
+WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+"""Seconds between tries of a delivery; the last goes on."""
+Table = tuple[ChannelSettings, Mapping[str, Any]]
+"""What every channel has, and what its adapter alone knows."""
+
+
+def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mapping[str, Any]]]:
+    """The channels to start. Raises `ConfigError` with a sentence for each problem."""
+    found: dict[str, tuple[ChannelSettings, Mapping[str, Any]]] = {}
+    problems: list[str] = []
+    tokens: dict[object, str] = {}
+    for name, table in settings.channels.items():
+        try:
+            common, own = channel_settings(name, table)
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        if common.kind in UNHURRIED or name == STDIN:
+            continue  # the terminal comes through the control socket, whatever adapter it has
+        if common.kind in TOKENED and not own.get("token"):
+            log.warning("[channels.%s] has no token and is not started", name, extra={"action": "channel.off"})
+            continue
+        first = tokens.setdefault((common.kind, own.get("token") or name), name)
+        if first != name:
+            # Each would take the other for a second program, and both would give up after a while.
+            problems.append(f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only.")
+        found[name] = (common, own)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def admission_of(common: ChannelSettings, settings: Settings) -> AdmissionSettings:
+    return AdmissionSettings(
+        owners=frozenset(common.owners),
+        admins=frozenset(common.admins),
+        members=frozenset(common.members),
+        groups=frozenset(common.groups),
+        always=frozenset(common.always),
+        listen=frozenset(common.listen),
+        called=tuple(common.called) or (settings.bot.name,),
+        pairing=common.pairing,
+        bots=frozenset(common.bots),
+        spaces={one: _space(guild) for one, guild in common.guilds.items()},
+    )
+
+
+def _space(guild: GuildSettings) -> Space:
+    return Space(
+        open=guild.open,
+        admins=frozenset(guild.admins),
+        members=frozenset(guild.members),
+        roles=frozenset(guild.roles),
+        admin_roles=frozenset(guild.admin_roles),
+        always=frozenset(guild.always),
+        listen=frozenset(guild.listen),
+        ignored=frozenset(guild.ignored),
+        called=tuple(guild.called),
+    )
+
+
+def rules_of(common: ChannelSettings, settings: Settings, access: Access) -> LineRules:
+    return LineRules(
+        waiting=WaitingRules(common.debounce, common.busy, common.stale_after or None),
+        patience=Patience(WAITS, goes_on=True, sleep=asyncio.sleep),
+        admission=Admission(admission_of(common, settings), access.role, time.monotonic),
+        access=access,
+        room=None,
+        per_chat=common.per_chat,
+        live=common.live,
+        queued=True,
+    )

@@ -1,0 +1,248 @@
+"""Taking over changed settings while the bot runs: checked first, then all at once, each change a fact.
+
+Turns under way end as they began. A channel is begun anew where its adapter's own settings changed; who may speak, and
+everything that is no channel's, changes under the running one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from bubbot import log as logs
+from bubbot.channel import Closes, Introduces, Webhook
+from bubbot.errors import ChannelError, ChannelRefused, ConfigError
+from bubbot.gateway.line import Line
+from bubbot.gateway.manager import Grace
+from bubbot.gateway.paths import check_paths
+from bubbot.runtime.recovery import recover
+from bubbot.settings import Settings
+from bubbot.settings_changes import changes, effective, public
+from bubbot.tape.entry import event, timestamp
+from bubbot.tool import Toolbox
+from bubbot.tools.session import typed_commands
+from bubbot.views.config import CONFIG_TAPE, LOADED, REFUSED, ConfigView
+from bubbot.wiring import now
+from bubbot.wiring_budget import plan_of, renewed
+from bubbot.wiring_channels import Table, admission_of, channel_tables, rules_of
+from bubbot.wiring_daemon import Daemon
+from bubbot.wiring_models import ModelSet, choose_models
+from bubbot.wiring_schedule import limits_of
+from bubbot.wiring_turns import make_turns
+
+log = logging.getLogger(__name__)
+
+ASKED = 10.0
+"""Seconds a platform has to say whether it takes a new token; one that cannot be reached is taken at its word later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did: keys taken over, keys that wait for the next start, channels that were begun anew or ended."""
+
+    now: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+@dataclass
+class _Plan:
+    """Everything new, made and checked; nothing of the running bot is touched before it is whole."""
+
+    settings: Settings
+    tables: Mapping[str, Table]
+    models: ModelSet | None
+    ended: Sequence[str]
+    fresh: dict[str, Line] = field(default_factory=dict)
+
+
+class Reloader:
+    """Takes over the settings that `load` reads, one time after another. `current` are those the bot goes by."""
+
+    def __init__(self, daemon: Daemon, current: Settings, load: Callable[[], Settings], grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
+        self.current = current
+        self._daemon = daemon
+        self._load = load
+        self._grace = grace
+        self._tables = dict(channel_tables(current))
+        self._tape = daemon.app.maker.service(CONFIG_TAPE)
+        self._one_at_a_time = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def begin(self) -> None:
+        """Records what has changed since the bot ran last."""
+        before, after = await self._tape.read(ConfigView()), public(self.current)
+        changed = {
+            key: after.get(key) for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)
+        }
+        if changed:
+            await self._tape.append([event(LOADED, {"how": "start", "changed": changed, "later": []})])
+
+    async def reload(self, how: str) -> Reloaded:
+        """Reads the settings again and goes by them. `how` it was asked for is part of the fact.
+
+        Raises `ConfigError` where they cannot be used: then everything stays as it was.
+        """
+        async with self._one_at_a_time:
+            try:
+                return await self._reload(how)
+            except ConfigError as error:
+                problems = [logs.redact(line) for line in str(error).splitlines()]
+                await self._tape.append([event(REFUSED, {"how": how, "problems": problems})])
+                told = "; ".join(problems)
+                log.error("the settings were not taken over: %s", told, extra={"action": "config.refused"})  # noqa: TRY400
+                raise
+
+    async def _reload(self, how: str) -> Reloaded:
+        read = self._load()
+        found = changes(self.current, read)
+        if not found:
+            log.info("the settings are as they were", extra={"action": "config.unchanged"})
+            return Reloaded()
+        plan = await self._planned(effective(self.current, read))
+        old, new = public(self.current), public(plan.settings)
+        changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
+        changed |= {key: "[secret]" for key in found.now if key not in changed}
+        await self._taken_over(plan)
+        await self._tape.append([event(LOADED, {"how": how, "changed": changed, "later": list(found.later)})])
+        names = ", ".join(found.now)
+        log.info(
+            "settings taken over: %s",
+            names or "none",
+            extra={"action": "config.loaded", "later": ", ".join(found.later)},
+        )
+        return Reloaded(found.now, found.later, tuple(plan.fresh), tuple(plan.ended))
+
+    async def _planned(self, settings: Settings) -> _Plan:
+        """Raises `ConfigError` for whatever is wrong, with nothing left open."""
+        app, tables = self._daemon.app, channel_tables(settings)
+        plan_of(settings)
+        settings.bot.read_persona()
+        asks_others = settings.model != self.current.model or settings.attachments != self.current.attachments
+        models = choose_models(settings, app.shared.home, app.wrap.model) if asks_others else None
+        plan = _Plan(settings, tables, models, [name for name in self._tables if name not in tables])
+        try:
+            for name in (name for name in tables if self._begins_anew(name, tables[name])):
+                plan.fresh[name] = await self._line(name, tables[name], settings)
+            self._check_door(plan)
+            await asyncio.gather(*(_introduced(name, line) for name, line in plan.fresh.items()))
+        except BaseException:
+            for line in plan.fresh.values():
+                await line.aclose()
+            if models is not None:
+                await models.aclose()
+            raise
+        return plan
+
+    def _begins_anew(self, name: str, table: Table) -> bool:
+        """Whether the adapter, or how it shows answers, is another than that which runs; one that was refused is tried."""
+        if name not in self._tables or self._daemon.manager.states.get(name) != "running":
+            return True
+        (before, own_before), (after, own_after) = self._tables[name], table
+        return (before.kind, before.live, own_before) != (after.kind, after.live, own_after)
+
+    def _check_door(self, plan: _Plan) -> None:
+        """Channels that are called need the HTTP door, which is opened at the start, and each a path of its own."""
+        kept = {name: one for name, one in self._daemon.webhooks().items() if name in plan.tables}
+        fresh = {name: line.channel for name, line in plan.fresh.items() if isinstance(line.channel, Webhook)}
+        if fresh and not self._daemon.called:
+            raise ConfigError(
+                f"[channels.{next(iter(fresh))}] is called over HTTP: restart the bot, which opens [http] then."
+            )
+        check_paths({**kept, **fresh})
+
+    async def _line(self, name: str, table: Table, settings: Settings) -> Line:
+        common, own = table
+        maker, access = self._daemon.app.maker, self._daemon.access
+        channel = maker.channel(name, {**own, "kind": common.kind}, partial(access.people, name))
+        try:
+            return await maker.line(channel, rules_of(common, settings, access))
+        except BaseException:
+            if isinstance(channel, Closes):
+                await channel.aclose()
+            raise
+
+    async def _taken_over(self, plan: _Plan) -> None:
+        app, manager, settings = self._daemon.app, self._daemon.manager, plan.settings
+        logs.setup(settings.log.level, secrets=(*self.current.secrets(), *settings.secrets(), *logs.known_secrets()))
+        added = [name for name in plan.fresh if name not in app.lines]
+        for name in plan.ended:
+            await manager.stop_one(name, self._grace.deliveries)
+            await app.runtime.leave(name, self._grace.turns)
+            del app.lines[name]
+            app.time.links.pop(name, None)
+        for name, line in plan.fresh.items():
+            if name in app.lines:
+                await manager.stop_one(name, self._grace.deliveries)
+            app.lines[name] = line
+        self._daemon.access.configured = {
+            name: admission_of(common, settings).listed for name, (common, _) in plan.tables.items()
+        }
+        for name in plan.tables.keys() - plan.fresh.keys():
+            if plan.tables[name][0] != self._tables[name][0] or settings.bot.name != self.current.bot.name:
+                app.lines[name].renew(rules_of(plan.tables[name][0], settings, self._daemon.access))
+        app.time.book.limits = limits_of(settings)
+        app.purse = await renewed(app.purse, settings)
+        old_models = app.sets[-1]
+        if plan.models is not None:
+            app.sets.append(plan.models)
+        toolbox = await self._renewed(settings)
+        app.commands[:] = typed_commands(toolbox, app.shared.texts)
+        self.current, self._tables = settings, dict(plan.tables)
+        for name in plan.fresh:
+            await self._begin(name, added=name in added)
+            manager.start_one(name, app.group.create_task)
+        if plan.models is not None:
+            self._close_later(old_models)
+
+    async def _renewed(self, settings: Settings) -> Toolbox:
+        """Every session goes by the new settings from its next turn on."""
+        app = self._daemon.app
+        for line in app.lines.values():
+            app.time.join(line)
+        deps, toolbox = make_turns(settings, app.shared, app.sets[-1], app.purse)
+        app.runtime.renew({name: line.link for name, line in app.lines.items()}, deps)
+        for line in app.lines.values():
+            line.open_gate(app.runtime, app.shared.texts)
+        return toolbox
+
+    async def _begin(self, name: str, *, added: bool) -> None:
+        """What the channel still owes is taken up: by an added one what an earlier process left, too."""
+        app, line = self._daemon.app, self._daemon.app.lines[name]
+        if added:
+            await line.inbox.begin(timestamp(now()))
+            recovered = await recover(app.store, [line.inbox], app.maker.service)
+            await app.time.book.load()
+            line.take_up(recovered)
+        await line.deliverer.resume(queued=True)
+
+    def _close_later(self, models: ModelSet) -> None:
+        """Closes models when the turns that began with them have ended."""
+
+        async def close() -> None:
+            await self._daemon.app.runtime.turns_ended()
+            self._daemon.app.sets.remove(models)
+            await models.aclose()
+
+        task = self._daemon.app.group.create_task(close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _introduced(name: str, line: Line) -> None:
+    """Raises `ConfigError` where the platform does not take what is new."""
+    if not isinstance(line.channel, Introduces):
+        return
+    try:
+        async with asyncio.timeout(ASKED):
+            await line.channel.introduce()
+    except ChannelRefused as error:
+        raise ConfigError(f"[channels.{name}]: {error}") from error
+    except (ChannelError, TimeoutError) as error:
+        log.warning(
+            "[channels.%s] could not be asked: %s", name, error, extra={"action": "config.unasked", "channel": name}
+        )

@@ -1,0 +1,72 @@
+"""What differs between two settings, and what of it waits for the next start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from bubbot.settings import BotSettings, Settings, describe
+from bubbot.settings_changes import LATER, changes, effective, is_later, public
+
+
+def settings(**sections: Any) -> Settings:
+    return Settings(**sections)
+
+
+def test_nothing_differs_from_itself() -> None:
+    one = settings(model={"name": "openai/a", "api_key": "sk-planted"}, channels={"telegram": {"token": "1:planted"}})
+    assert not changes(one, one)
+
+
+def test_every_key_that_differs_is_named_with_its_path() -> None:
+    old = settings(channels={"telegram": {"token": "1:a", "members": [1]}}, budget={"day": 5.0})
+    new = settings(
+        channels={"telegram": {"token": "1:b", "members": [1]}, "discord": {"token": "c"}},
+        budget={"day": 5.0, "users": {"each": {"day": 1.0}}},
+        model={"api_key": SecretStr("sk-1")},
+    )
+    assert changes(old, new).now == (
+        "budget.users.each.day",
+        "channels.discord.kind",
+        "channels.discord.token",
+        "channels.telegram.token",
+        "model.api_key",
+    )
+
+
+def test_what_is_read_at_the_start_alone_is_told_apart_and_left_as_it_is() -> None:
+    old = settings(bot={"name": "old"})
+    new = settings(bot={"name": "new", "timezone": "Europe/Berlin"}, http={"port": 9}, memory={"recent_days": 3})
+    found = changes(old, new)
+    assert found.now == ("bot.name", "memory.recent_days")
+    assert found.later == ("bot.timezone", "http.port")
+    taken = effective(old, new)
+    assert taken.bot == BotSettings(name="new")
+    assert taken.http == old.http
+    assert taken.memory.recent_days == 3
+
+
+def test_every_name_of_what_waits_is_one_there_is() -> None:
+    known = {one.section for one in describe()} | {f"{one.section}.{one.key}" for one in describe()}
+    assert known >= LATER
+    assert all(is_later(name) for name in LATER)
+    assert not is_later("model.name")
+
+
+@pytest.mark.parametrize("key", ["token", "webhook_secret"])
+def test_facts_show_what_is_set_and_no_secret(key: str) -> None:
+    shown = public(
+        settings(
+            bot={"name": "ada", "persona": "x" * 1000},
+            model={"api_key": "sk-planted-1", "api_base": "http://me:planted-2@localhost/"},
+            channels={"telegram": {key: "4242:planted-3", "owners": [42], "live": False}},
+        )
+    )
+    assert "planted" not in str(shown)
+    assert shown["bot.name"] == "ada"
+    assert len(shown["bot.persona"]) < 300
+    assert shown["channels.telegram.owners"] == [42]
+    assert shown["channels.telegram.live"] is False
+    assert "memory.recent_days" not in shown
