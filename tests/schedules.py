@@ -117,6 +117,11 @@ class Timed:
         return [(one.name or "").partition("/")[2] for one in await self.facts()]
 
 
+def _settings(limits: Limits, zone: str) -> Settings:
+    schedule = ScheduleSettings(per_chat=limits.per_chat, failures=limits.failures, endless=limits.endless)
+    return Settings(schedule=schedule, bot=BotSettings(timezone=zone))
+
+
 @asynccontextmanager
 async def timed(
     store: TapeStore,
@@ -135,8 +140,7 @@ async def timed(
     options, ids = options or Options(), CountingIds(f"{life}-x")
     tape = TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids)
     short = (f"{number:06x}" for number in range(0xA1, 0xFFFFFF))
-    given = limits or Limits()
-    settings = ScheduleSettings(per_chat=given.per_chat, failures=given.failures, endless=given.endless)
+    settings = _settings(limits or Limits(), zone)
     made: list[Timekeeping] = []
 
     class Later:
@@ -151,15 +155,7 @@ async def timed(
     with scheduler_reads(clock):
         async with running(store, model, chosen, channel=channel, life=life) as bench:
             lines = {bench.channel.name: bench.line}
-            made.append(
-                timekeeping(
-                    tape,
-                    lines,
-                    Settings(schedule=settings, bot=BotSettings(timezone=zone)),
-                    Texts(),
-                    Given(clock, lambda: next(short) + life),
-                )
-            )
+            made.append(timekeeping(tape, lines, settings, Texts(), Given(clock, lambda: next(short) + life)))
             bench.app._deps = replace(bench.app._deps, firings=made[0].firings)
             bench.app._links = {bench.channel.name: bench.line.link}
             time = Timed(bench, made[0], clock)
