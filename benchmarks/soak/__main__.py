@@ -4,6 +4,9 @@ Three parts, on this machine alone. *Load*: people in many chats on every platfo
 answers at once; in turn with it, the same work goes to `AppRuntime` without a channel. *Slow*: fifty chats and a model
 that takes a second. *Joined*: messages that come so fast that several are answered together. Every answer is looked at.
 
+With `--minutes 20` there is one part alone, *tended*: the daemon is backed up, reloaded and started again every minute
+while people talk with it, and every backup is restored and verified.
+
 The exit code is 1 where an answer is missing, doubled or out of order, where memory or open files grow, or where the
 limit of time is reached.
 """
@@ -21,6 +24,10 @@ from benchmarks.soak.parts import GROWTH, Plan, joined, load, slow
 from benchmarks.soak.platforms import PLATFORMS
 from benchmarks.soak.process import ProcessFailed
 from benchmarks.soak.table import table, verdicts
+from benchmarks.soak.tended import tended
+
+TENDED_MORE = 300.0
+"""Seconds that a soak may take beyond its minutes of tending."""
 
 
 def plan() -> tuple[Plan, Path | None, float]:
@@ -35,6 +42,8 @@ def plan() -> tuple[Plan, Path | None, float]:
     parser.add_argument("--slow-messages", type=int, default=12, help="messages of each of them")
     parser.add_argument("--joined-chats", type=int, default=20, help="chats whose messages are joined; 0 for none")
     parser.add_argument("--growth", type=float, default=GROWTH, help="MB that the daemon may grow after warm-up")
+    parser.add_argument("--minutes", type=float, default=0.0, help="of tending the daemon, in place of all other parts")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds between two rounds of tending")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that everything may take")
     parser.add_argument("--memory", action="store_true", help="show what Python holds; slower")
     parser.add_argument("--json", type=Path, help="a file for the figures")
@@ -54,12 +63,16 @@ def plan() -> tuple[Plan, Path | None, float]:
         joined_chats=given.joined_chats,
         growth=given.growth,
         memory=given.memory,
+        minutes=given.minutes,
+        every=given.every,
     )
-    return made, given.json, given.limit
+    return made, given.json, max(given.limit, 60 * given.minutes + TENDED_MORE)
 
 
 async def soak(given: Plan, folder: Path) -> dict[str, object]:
     """Every part's figures."""
+    if given.minutes:
+        return {"tended": await tended(given, folder)}
     figures: dict[str, object] = {"load": await load(given, folder)}
     if given.slow_chats:
         figures["slow"] = await slow(given, folder)

@@ -27,7 +27,8 @@ GROWTH = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything. `messages`: of one chat in one round; `growth`: megabytes."""
+    """How much of everything. `messages`: of one chat in one round; `growth`: megabytes; `minutes` that the daemon is
+    tended, `every` so many seconds."""
 
     platforms: Sequence[str]
     chats: int = 200
@@ -40,6 +41,8 @@ class Plan:
     joined_chats: int = 20
     growth: float = GROWTH
     memory: bool = False
+    minutes: float = 0.0
+    every: float = 60.0
 
     def shared(self, chats: int) -> Mapping[str, int]:
         """The chats of each platform."""

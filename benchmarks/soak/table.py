@@ -16,7 +16,7 @@ GOAL = 0.9
 
 def table(figures: Mapping[str, Any]) -> str:
     """Lines of name and value."""
-    lines = [*_load(figures["load"])]
+    lines = [*_tended(figures["tended"])] if "tended" in figures else [*_load(figures["load"])]
     if "slow" in figures:
         lines += _slow(figures["slow"])
     if "joined" in figures:
@@ -67,10 +67,29 @@ def _slow(slow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "  busy, event loop late", f"{100 * slow['busy']:.0f}% of one processor; {_lag([slow['lag']])}"
 
 
+def _tended(went: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "messages answered", f"{went['answered']}"
+    yield "lives of the daemon", f"{went['lives']}"
+    for what, took in went["seconds"].items():
+        yield f"{what}, times", f"{len(took)}; p50 {_ms(statistics.median(took))}, max {_ms(max(took))}"
+    yield "memory of each life, the most", " ".join(f"{one:.0f}" for one in went["memory"]) + " MB"
+    yield "files of each life, the most", " ".join(map(str, went["files"]))
+
+
+def _of_lives(went: Mapping[str, Any], plan: Plan) -> Iterator[str]:
+    for what, allowed in (("memory", plan.growth), ("files", 2)):
+        half = max(1, len(went[what]) // 2)
+        first, last = (statistics.median(part or [0]) for part in (went[what][:half], went[what][half:]))
+        if last > first + allowed:
+            yield f"the {what} of later lives grew from {first:.0f} to {last:.0f}"
+
+
 def verdicts(figures: Mapping[str, Any], plan: Plan) -> list[str]:
     """What is wrong, a sentence each; empty where all is well."""
-    load = figures["load"]
     found = [f"{part}: {fault}" for part in figures for fault in figures[part]["faults"]]
+    if "tended" in figures:
+        return found + list(_of_lives(figures["tended"], plan))
+    load = figures["load"]
     grown = load["memory"]["last"] - load["memory"]["first"]
     if grown > plan.growth:
         found.append(
