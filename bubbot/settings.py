@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -156,6 +151,11 @@ def describe() -> Iterator[Setting]:
             yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
 
 
+def named_home() -> Path | None:
+    """The home folder that `$BUBBOT_HOME` names, absolute. Raises `ConfigError` for `~nobody`."""
+    return default_home() if _variables().get("BUBBOT_HOME") else None
+
+
 def default_home() -> Path:
     """The home folder: `$BUBBOT_HOME`, else `$XDG_DATA_HOME/bubbot`, else `~/.local/share/bubbot`; absolute.
 
@@ -249,6 +249,12 @@ def service_manager(pid: int) -> tuple[str, float | None]:
     address, most, meant = (_variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
     watched = most.isascii() and most.isdigit() and int(most) > 0 and meant in ("", str(pid))
     return (address if address[:1] in ("/", "@") else ""), int(most) / 1e6 if watched else None
+
+
+def left_behind() -> tuple[str, ...]:
+    """The names of variables that count here and that a service does not see: settings, and keys of providers."""
+    named = (name for name, value in _variables().items() if value and name != "BUBBOT_HOME")
+    return tuple(sorted(name for name in named if name.startswith(PREFIX) or name.endswith("_API_KEY")))
 
 
 _SECTIONS: Mapping[str, type[Section]] = {

@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until a signal; 1 where every channel was refused, 130 after a second signal."""
+    """Runs until a signal; 6 where every channel was refused, 130 after a second signal."""
     try:
         asyncio.run(_run(setup(args, quiet=False)))
     except asyncio.CancelledError:  # by the second signal: `_on_signals`
