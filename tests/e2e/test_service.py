@@ -7,6 +7,7 @@ import json
 import signal
 import tempfile
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ async def test_signs_of_life_come_from_the_loop_and_stop_with_it(tmp_path: Path,
     daemon = await started(home, target="tests.e2e.stuck_daemon:main", env=env)
     await manager.until(lambda: manager.times(READY) and len(manager.times("WATCHDOG=1")) >= 5)
     pings = manager.times("WATCHDOG=1")
-    pauses = [after - before for before, after in zip(pings, pings[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(pings)]
     assert sorted(pauses)[len(pauses) // 2] == pytest.approx(0.1, abs=0.05), "a third of what was asked"
     daemon.process.send_signal(signal.SIGUSR1)
     await asyncio.sleep(0.2)
