@@ -115,7 +115,10 @@ def test_another_home_is_made_writable_instead_of_the_one_of_the_system() -> Non
     assert 'ReadWritePaths="/srv/my bot"\n' in text
     assert "WorkingDirectory=/srv/my bot\n" in text
     assert "StateDirectory" not in text
-    assert 'ExecStart=:/usr/bin/env -P -m bubbot --home "/srv/my bot" --config /etc/bubbot.toml run\n' in text
+    assert (
+        'ExecStart=:/usr/bin/env -X faulthandler -P -m bubbot --home "/srv/my bot" --config /etc/bubbot.toml run\n'
+        in text
+    )
     assert "ReadWritePaths" not in shipped("bubbot.service")
 
 
