@@ -49,7 +49,7 @@ async def test_it_is_ready_when_polling_succeeds_and_says_when_it_goes_deaf_and_
             server.faults.clear()
             await manager.until(lambda: manager.times(READY))
             assert manager.status == "receiving: telegram"
-            server.fail("getUpdates", Refuse(502, "Bad Gateway"), skip=1)
+            server.fail("getUpdates", Refuse(502, "Bad Gateway"))
             server.private(server.user("Ada")).say("which ends the poll under way")
             await manager.until(lambda: "not heard: telegram (502" in manager.status)
             await manager.until(lambda: manager.status == "receiving: telegram")
