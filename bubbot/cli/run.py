@@ -17,11 +17,13 @@ from tempfile import gettempdir
 from typing import Any
 
 from bubbot.cli.run_control import control
+from bubbot.cli.run_service import reported, watched
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused, ConfigError
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
+from bubbot.service.report import Report
 from bubbot.settings import runtime_folder
 from bubbot.wiring_daemon import Daemon, open_daemon
 from bubbot.wiring_reload import Reloader
@@ -39,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until a signal; 1 where every channel was refused, 130 after a second signal."""
+    """Runs until a signal; 6 where every channel was refused, 130 after a second signal."""
     try:
         asyncio.run(_run(setup(args, quiet=False)))
     except asyncio.CancelledError:  # by the second signal: `_on_signals`
@@ -52,8 +54,8 @@ async def _run(made: Setup) -> None:
     _on_signals(asked)
     made.home.ensure()
     path = socket_path(made.home.path, runtime_folder(), Path(gettempdir()))
-    async with open_daemon(made.settings, made.home, address=str(path)) as daemon:
-        await _serve(daemon, made, path, asked)
+    async with reported() as report, open_daemon(made.settings, made.home, address=str(path)) as daemon:
+        await _serve(daemon, made, path, asked, report)
 
 
 @dataclass
@@ -64,15 +66,16 @@ class Asked:
     reload: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked) -> None:
+async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: Report) -> None:
     app, manager, ending = daemon.app, daemon.manager, asked.ending
     left_open = await app.recover_all()
     reloader = Reloader(daemon, made.settings, made.read)
     await reloader.begin()
     async with control(daemon, reloader, path) as server, _web_door(daemon, made):
         manager.start(app.group.create_task)
+        report.watch(partial(watched, daemon))
         keeping = daemon.keep_time()
-        hearing = app.group.create_task(_reload_when(asked.reload, reloader))
+        hearing = app.group.create_task(_reload_when(asked.reload, reloader, report))
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
@@ -82,6 +85,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked) -> None:
         server.quiesce()
         keeping.cancel()
         hearing.cancel()
+        report.stopping(Grace().longest(len(app.lines)))
         await manager.end(Grace())
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
@@ -99,12 +103,12 @@ async def _web_door(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
         yield
 
 
-async def _reload_when(asked: asyncio.Event, reloader: Reloader) -> None:
+async def _reload_when(asked: asyncio.Event, reloader: Reloader, report: Report) -> None:
     """Takes over changed settings whenever somebody asks. What cannot be used is logged and left."""
     while True:
         await asked.wait()
         asked.clear()
-        with suppress(ConfigError):
+        with report.reloading(), suppress(ConfigError):
             await reloader.reload("signal")
 
 
