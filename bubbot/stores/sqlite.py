@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.stores import sqlite_write as write
 from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all, head_at
 from bubbot.stores.sqlite_rows import find, tape_number
-from bubbot.stores.sqlite_schema import check_version, migrate
+from bubbot.stores.sqlite_migration import Aside, keep_aside
+from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate
 from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, connect
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -147,9 +149,12 @@ class SqliteStore:
         return conn
 
 
-async def open_store(path: Path, *, salt: write.Salt, now: Clock) -> SqliteStore:
-    """Opens the database for writing, making or migrating it. The caller holds the home's lock."""
-    writer = await connect(partial(_writing, path, timestamp(now())))
+async def open_store(path: Path, *, salt: write.Salt, now: Clock, aside: Aside = keep_aside) -> SqliteStore:
+    """Opens the database for writing, making or migrating it. The caller holds the home's lock.
+
+    `aside` makes a backup of a database before it is migrated; where it fails, nothing is.
+    """
+    writer = await connect(partial(_writing, path, now(), aside))
     return await _with_readers(path, writer, salt)
 
 
@@ -170,20 +175,24 @@ async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: wri
     return SqliteStore(opened[-2], writer, opened[-1], salt)
 
 
-def _writing(path: Path, now: str) -> sqlite3.Connection:
+def _writing(path: Path, now: datetime, aside: Aside) -> sqlite3.Connection:
     with suppress(OSError):  # for its owner alone; SQLite gives the files beside it the same mode, and names errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    return _prepared(conn, partial(_prepare_writing, now=now))
+    return _prepared(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 
-def _prepare_writing(conn: sqlite3.Connection, now: str) -> None:
-    check_version(conn)
+def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: Aside) -> None:
+    version = check_version(conn)
+    if version == 0:
+        conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is in the file, or it takes a VACUUM
     conn.execute("PRAGMA journal_mode = WAL")
     conn.execute("PRAGMA synchronous = FULL")  # a power cut must not eat what was acknowledged
     conn.execute("PRAGMA secure_delete = ON")
     conn.execute("PRAGMA foreign_keys = ON")
-    migrate(conn, now=now)
+    if 0 < version < len(MIGRATIONS):
+        aside(path, version, now)
+    migrate(conn, now=timestamp(now))
 
 
 def _reading(path: Path) -> sqlite3.Connection:
