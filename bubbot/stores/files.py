@@ -102,3 +102,14 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(fd)
+
+
+@contextmanager
+def working(folder: Path, name: str) -> Iterator[Path]:
+    """A folder for work under way, gone when the block ends; what a killed process leaves of it, `sweep` removes."""
+    made = folder / f".partial-{os.getpid()}-{name}"
+    made.mkdir(mode=0o700)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.stores import sqlite_write as write
 from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all, head_at
-from bubbot.stores.sqlite_rows import find, tape_number
 from bubbot.stores.sqlite_migration import Aside, keep_aside
+from bubbot.stores.sqlite_rows import find, tape_number
 from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate
 from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, connect
 from bubbot.tape.blobs import digest_of
