@@ -74,7 +74,7 @@ async def first_life(home: Path, platforms: list[Platform], people: dict[str, st
         for one in platforms:
             one.say(people[one.name], "after the backup")
         for one in platforms:
-            await one.until(lambda one=one: LATER <= {*one.answers(people[one.name])}, 20)  # type: ignore[misc]
+            await one.until(lambda one=one: {*one.answers(people[one.name])} >= LATER, 20)  # type: ignore[misc]
             await one.quiet()
 
 
