@@ -12,7 +12,7 @@ from datetime import datetime
 
 from bubbot.cli.tape_names import service
 from bubbot.cli.writing import Desk, Told
-from bubbot.errors import ConfigError, ScheduleRefused
+from bubbot.errors import ConfigError
 from bubbot.inbox import Inbox, began_anew, done, inbox_tape
 from bubbot.outbox import Outbox, ended, outbox_tape
 from bubbot.quarantine import HOME_TAPE, Quarantine, released
@@ -88,10 +88,7 @@ async def _end_firings(desk: Desk, endings: _Endings, at: datetime) -> None:
     book = ScheduleBook(service(desk.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=desk.settings.bot.timezone)
     await book.load()
     for standing in book.state.jobs.values():
-        try:
-            facts = passed_over(standing, at)
-        except ScheduleRefused:  # it says so itself when it is due
-            continue
+        facts = passed_over(standing, at)
         endings.jobs += bool(facts)
         endings.add(SCHEDULE_TAPE, facts, at)
 

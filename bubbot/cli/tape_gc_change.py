@@ -71,7 +71,7 @@ async def _archived_at(store: SqliteStore, one: TapeSummary) -> datetime | None:
     """When a tape was put aside, as its name says; by its newest entry where another program named it."""
     if one.archived_from is None or one.erased == one.head:
         return None
-    stamp = one.name.rpartition("@")[2].partition(".")[0]
+    stamp = one.name.rpartition("@")[2]
     if found := moment(f"{stamp}+00:00"):
         return found
     newest = (await store.fetch([TapeQuery(one.name, newest=True, limit=1)]))[0]

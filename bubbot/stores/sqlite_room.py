@@ -10,10 +10,6 @@ from pathlib import Path
 
 SHORT = 4 << 20
 """Bytes of the write-ahead log that are left alone."""
-LONG = 64 << 20
-"""Bytes of it from which on a writer waits for readers, so that it can begin anew."""
-STEP = 16 << 20
-"""Bytes it may grow after that was tried in vain, until it is tried again."""
 WAIT_MS = 1000
 PAGES = 2000
 """Free pages given back in one step, between which others write."""
@@ -21,24 +17,34 @@ _CHUNK = 5000
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
+@dataclass(frozen=True, slots=True)
+class WalLimits:
+    """Bytes of a write-ahead log: up to `short` it is left alone; from `long` on a writer waits for readers, so that it
+    can begin anew, and where that was in vain again after each `step`."""
+
+    short: int = SHORT
+    long: int = 64 << 20
+    step: int = 16 << 20
+
+
 class WalKeeper:
     """Shortens the write-ahead log after commits. A checkpoint copies it into the database; but it begins anew only in
     a moment in which no reader needs it, and without help it never finds one where readers overlap."""
 
-    def __init__(self, database: Path, busy_ms: int) -> None:
+    def __init__(self, database: Path, busy_ms: int, limits: WalLimits = WalLimits()) -> None:
         self._wal = database.with_name(f"{database.name}-wal")
         self._busy_ms = busy_ms
-        self._again = LONG
+        self._limits = limits
+        self._again = limits.long
 
     def after(self, conn: sqlite3.Connection, *, idle: bool) -> None:
         """In the writer's thread, after a commit; `idle`: nobody waits for the next one."""
         size = wal_size(self._wal)
         if size >= self._again:
             done = self._truncated(conn, WAIT_MS)
-            self._again = LONG if done else size + STEP
-        elif idle and size > SHORT:
+            self._again = self._limits.long if done else size + self._limits.step
+        elif idle and size > self._limits.short:
             self._truncated(conn, 0)
-            self._again = LONG
 
     def _truncated(self, conn: sqlite3.Connection, wait_ms: int) -> bool:
         """Whether it is empty now. A failure is no loss: the entries are durable in the log itself."""

@@ -15,7 +15,7 @@ from tests.e2e.bot import entries, run, sentence
 from tests.e2e.daemon import Daemon, configure, running
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
 
-SCRIPT = {"rules": [{"when": "slow", "steps": [{"delay": 2.0, "text": "Slowly: {text}"}]}]}
+SCRIPT = {"rules": [{"when": "slow", "steps": [{"delay": 1.2, "text": "Slowly: {text}"}]}]}
 LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}
 HELD = "quarantine: no channel is started"
 
@@ -65,7 +65,7 @@ async def first_life(home: Path, platforms: list[Platform], people: dict[str, st
             one.say(people[one.name], "hello")
         for one in platforms:
             await one.until(lambda one=one: one.answers(people[one.name]) == ["You said: hello"], 20)  # type: ignore[misc]
-            one.say(people[one.name], ",remind in 3s: tea")
+            one.say(people[one.name], ",remind in 2s: tea")
         await heard(home, platforms, 2)
         for one in platforms:
             one.say(people[one.name], "a slow one")
@@ -92,12 +92,13 @@ async def test_a_restored_bot_says_nothing_twice(tmp_path: Path, platforms: list
         await until(lambda: "run.started" in daemon.errors)
         assert HELD in daemon.errors
         assert fine(other, "ask", "are you there?") == "You said: are you there?\n"
-        assert "telegram" in fine(other, "tape", "list")
+        told = fine(other, "restore", "--release")
+        assert "ended without an answer: 2 messages" in told
+        assert "has to be started anew" in told
+        assert fine(other, "ask", "and now?") == "You said: and now?\n"
     assert transcripts(platforms) == requests
     assert {one.name: counted(one, people[one.name]) for one in platforms} == before
 
-    told = fine(other, "restore", "--release")
-    assert "ended without an answer: 2 messages" in told
     await second_life(other, platforms, people)
     for one in platforms:
         assert counted(one, people[one.name]) == before[one.name] + Counter(["You said: something new"])
