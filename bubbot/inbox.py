@@ -154,6 +154,11 @@ class Inbox:
         await self._tape.append([mark_anchor(MARK, head, still)])
 
 
+def began_anew(time: str, restore: int) -> TapeEntry:
+    """The fact that the channel goes on from now, after a restore: what was sent before is somebody else's."""
+    return event(BEGAN, {"time": time, "restored": True}, key=f"{BEGAN}:{restore}")
+
+
 def done(ids: Sequence[int], *, turn: str = "", outcome: str) -> TapeEntry:
     """The fact that a turn finished these inbounds, or, without a turn, that nothing more is to be done for them."""
     return event(DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})

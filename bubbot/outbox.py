@@ -58,9 +58,7 @@ class Outbox:
 
     async def end(self, intent: Intent, reason: str) -> None:
         """The fact that an intent is given up, and why."""
-        await self._tape.append(
-            [event(ENDED, {"intent": intent.id, "reason": reason}, key=f"ended:{intent.id}")], keep_first=True
-        )
+        await self._tape.append([ended(intent.id, reason)], keep_first=True)
 
     async def say(
         self, session: str, key: str, parts: tuple[Part, ...], also: Mapping[str, Sequence[TapeEntry]]
@@ -107,6 +105,11 @@ class Outbox:
         head = await self._tape.head()
         still = [{"id": one.id, "sent": sorted(one.sent)} for one in await self.open() if one.id <= head]
         await self._tape.append([mark_anchor(MARK, head, still)])
+
+
+def ended(intent_id: int, reason: str) -> TapeEntry:
+    """The fact that an intent is given up, and why."""
+    return event(ENDED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
 
 
 def intent(session: str, turn: str, parts: tuple[Part, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:

@@ -29,6 +29,7 @@ from bubbot.settings_model import (
     MemorySettings,
     ScheduleSettings,
     Section,
+    StoreSettings,
 )
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
 from bubbot.settings_model import ToolSettings as ToolSettings  # noqa: PLC0414
@@ -95,6 +96,7 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     context: ContextSettings = ContextSettings()
     memory: MemorySettings = MemorySettings()
+    store: StoreSettings = StoreSettings()
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()

@@ -26,6 +26,17 @@ class ScheduleSettings(Section):
     )
 
 
+class StoreSettings(Section):
+    """`[store]`: what `bubbot tape gc` removes."""
+
+    archive_days: Whole = Field(
+        default=365,
+        ge=0,
+        le=36500,
+        description="Days after which `bubbot tape gc` erases a tape that was put aside; 0: never.",
+    )
+
+
 class ModelSettings(Section):
     """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
 

@@ -17,9 +17,11 @@ from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
+from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.settings import Settings
 from bubbot.supervise import Pace, supervise
 from bubbot.tape.entry import timestamp
+from bubbot.views.quarantine import Restored
 from bubbot.wiring import App, Wrap, now, open_bot
 from bubbot.wiring_channels import STDIN, admission_of, channel_tables, rules_of
 from bubbot.wiring_lines import Maker
@@ -35,6 +37,7 @@ class Daemon:
     access: Access
     manager: ChannelManager
     remote: RemoteChannel
+    quarantine: Restored | None = None
     called: bool = False
     """Whether the HTTP door is open."""
 
@@ -43,7 +46,9 @@ class Daemon:
         return {name: line.channel for name, line in self.app.lines.items() if isinstance(line.channel, Webhook)}
 
     def keep_time(self) -> asyncio.Task[None]:
-        """Begins to fire jobs; to be cancelled before the channels end."""
+        """Begins to fire jobs; to be cancelled before the channels end. In quarantine nothing comes."""
+        if self.quarantine is not None:
+            return self.app.group.create_task(_nothing())
         keeper, pace = self.app.time.keeper(), Pace(random.random)
         return self.app.group.create_task(supervise("schedules", keeper.run, pace))
 
@@ -56,11 +61,14 @@ async def open_daemon(
 
     `address`: its control socket. Raises `HomeLocked`, `ConfigError` or `StoreError` where it cannot start.
     """
-    tables = channel_tables(settings)
+    configured = channel_tables(settings)
     made: list[Access] = []
+    held: list[Restored] = []
     remote = RemoteChannel(STDIN)
 
     async def lines(maker: Maker) -> list[Line]:
+        held.extend(await _quarantine(maker))
+        tables = {} if held else configured
         listed = {name: admission_of(common, settings).listed for name, (common, _) in tables.items()}
         access = Access(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=listed)
         await access.load()
@@ -76,6 +84,24 @@ async def open_daemon(
         return [*found, await maker.line(remote, LineRules(queued=True))]
 
     async with open_bot(settings, home, lines, wrap or Wrap(), address) as app:
-        for name in tables:
+        for name in () if held else configured:
             await app.lines[name].inbox.begin(timestamp(now()))
-        yield Daemon(app, made[0], ChannelManager(app.lines, app.runtime, Pace(random.random)), remote)
+        manager = ChannelManager(app.lines, app.runtime, Pace(random.random))
+        yield Daemon(app, made[0], manager, remote, held[0] if held else None)
+
+
+async def _quarantine(maker: Maker) -> list[Restored]:
+    """The restore that was not released, told to the operator; none where there is none."""
+    restored = await Quarantine(maker.service(HOME_TAPE)).standing()
+    if restored is None:
+        return []
+    log.warning(
+        "this home was restored from %s (%s) and is in quarantine: no channel is started and no job fires, but bubbot chat "
+        "works. bubbot restore --release, and a new start, end that", restored.backup, restored.created[:19],
+        extra={"action": "run.quarantine"},
+    )  # fmt: skip
+    return [restored]
+
+
+async def _nothing() -> None:
+    """Where no time is kept."""

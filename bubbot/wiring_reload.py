@@ -68,7 +68,7 @@ class Reloader:
         self._daemon = daemon
         self._load = load
         self._grace = grace
-        self._tables = dict(channel_tables(current))
+        self._tables = dict(self._channels(current))
         self._tape = daemon.app.maker.service(CONFIG_TAPE)
         self._one_at_a_time = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
@@ -119,7 +119,7 @@ class Reloader:
 
     async def _planned(self, settings: Settings) -> _Plan:
         """Raises `ConfigError` for whatever is wrong, with nothing left open."""
-        app, tables = self._daemon.app, channel_tables(settings)
+        app, tables = self._daemon.app, self._channels(settings)
         plan_of(settings)
         settings.bot.read_persona()
         asks_others = settings.model != self.current.model or settings.attachments != self.current.attachments
@@ -137,6 +137,10 @@ class Reloader:
                 await models.aclose()
             raise
         return plan
+
+    def _channels(self, settings: Settings) -> Mapping[str, Table]:
+        found = channel_tables(settings)
+        return found if self._daemon.quarantine is None else {}
 
     def _begins_anew(self, name: str, table: Table) -> bool:
         """Whether the adapter, or how it shows answers, is another than that which runs; one that was refused is tried."""

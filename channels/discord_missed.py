@@ -53,6 +53,7 @@ class Missed:
         }
         heard = seconds_of(known.heard)
         self._base = snowflake(heard - pace.overlap) if heard is not None else None
+        self._since = snowflake(seconds_of(known.since) or 0.0)
         self._began = 0
         self._looked: set[str] = set()
         self._joined: dict[str, int] = {}
@@ -66,7 +67,7 @@ class Missed:
 
     def position(self, chat: str) -> int:
         """The newest message of a channel or thread that is durable."""
-        return self._positions.get(chat, self._base or 0)
+        return max(self._positions.get(chat, self._base or 0), self._since)
 
     def took(self, chat: str, message: str) -> None:
         """A message is durable, or is nothing to keep."""

@@ -61,12 +61,14 @@ class Known:
 
     `newest`: the platform's id of the message that was accepted last, by chat and thread. `heard`: when the newest of
     them all was sent, or the channel first began, ISO 8601 in UTC; what is not for the bot leaves no trace here.
-    `people`: the numeric ids of those who may speak with the bot.
+    `people`: the numeric ids of those who may speak with the bot. `since`: what was sent before, another bot with this
+    account has seen to; empty where there was none.
     """
 
     newest: Mapping[tuple[str, str], str] = field(default_factory=dict)
     heard: str = ""
     people: tuple[str, ...] = ()
+    since: str = ""
 
 
 async def nothing_known() -> Known:

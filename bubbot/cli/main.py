@@ -62,6 +62,8 @@ COMMANDS: Mapping[str, Command] = {
     "access": Command("say who may speak with the bot", "bubbot.cli.access"),
     "usage": Command("show which models were asked and what that cost", "bubbot.cli.usage"),
     "service": Command("run the bot under systemd, and see how it is there", "bubbot.cli.service"),
+    "backup": Command("copy everything the bot keeps, also while it runs", "bubbot.cli.backup"),
+    "restore": Command("make a home of a backup, in quarantine until it is released", "bubbot.cli.restore"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 
-from bubbot.cli import tape_files, tape_search
+from bubbot.cli import tape_files, tape_gc, tape_search
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_change import ArchiveTape
 from bubbot.cli.tape_names import service, session_of, tape_name
@@ -24,7 +24,7 @@ FINE, DAMAGED = 0, 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands."""
-    parser.description = "Look at tapes. All but archive and import only read, and work beside a running bot."
+    parser.description = "Look at tapes. All but archive, import and gc only read, and work beside a running bot."
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     commands.add_parser("list", help="every tape: session, entries, archives")
     show = commands.add_parser("show", help="the entries of a tape")
@@ -45,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     archive.add_argument("tape")
     tape_search.configure(commands)
     tape_files.configure(commands)
+    tape_gc.configure(commands)
 
 
 def _count(text: str) -> int:
@@ -148,4 +149,6 @@ _ACTIONS = {
     "search": tape_search.search,
     "export": tape_files.export,
     "import": tape_files.import_,
+    "gc": tape_gc.gc,
+    "size": tape_gc.size,
 }

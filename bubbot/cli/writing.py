@@ -83,7 +83,9 @@ WRITING: Mapping[str, Writing] = {
     "memory restore": Writing("bubbot.cli.memory_change", "RestoreMemory", "restore"),
     "memory import": Writing("bubbot.cli.memory_change", "ImportMemory", "take"),
     "tape archive": Writing("bubbot.cli.tape_change", "ArchiveTape", "archive"),
+    "tape gc": Writing("bubbot.cli.tape_gc_change", "CollectTapes", "collect"),
     "tape import": Writing("bubbot.cli.tape_change", "ImportTape", "take"),
+    "restore release": Writing("bubbot.cli.restore_change", "ReleaseHome", "release"),
     "schedule": Writing("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
     "access": Writing("bubbot.cli.access_change", "ChangeAccess", "change"),
 }

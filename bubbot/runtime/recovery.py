@@ -54,6 +54,11 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
     return Recovered(count, tuple(still_open), tuple(changes))
 
 
+async def merge_left(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:
+    """Merges one fork that no process will go on with, whatever channel it is of."""
+    await _merge(store, tape, record, _start(record))
+
+
 async def _merge(store: TapeStore, tape: TapeService, record: ForkRecord, owed: Sequence[tuple[str, int]]) -> None:
     fork = tape.reopen_fork(record)
     try:

@@ -6,14 +6,27 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.stores import sqlite_write as write
 from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all, head_at
+from bubbot.stores.sqlite_migration import Aside, keep_aside
+from bubbot.stores.sqlite_room import (
+    SHORT,
+    LooseBlobs,
+    Room,
+    WalKeeper,
+    drop_blobs,
+    give_back,
+    loose_blobs,
+    rewrite,
+    room,
+)
 from bubbot.stores.sqlite_rows import find, tape_number
-from bubbot.stores.sqlite_schema import check_version, migrate
+from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate
 from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, connect
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -35,11 +48,14 @@ class SqliteStore:
         writer: ThreadedConnection | None,
         scanner: ThreadedConnection,
         salt: write.Salt,
+        path: Path,
     ) -> None:
         self._reader = reader
         self._scanner = scanner
         self._writing = writer
-        self._writer = None if writer is None else GroupWriter(writer)
+        self._path = path
+        keeper = WalKeeper(path, int(BUSY_SECONDS * 1000))
+        self._writer = None if writer is None else GroupWriter(writer, keeper.after)
         self._salt = salt
         self._open = True
 
@@ -119,6 +135,37 @@ class SqliteStore:
         """The head over all tapes, now or as it was at a global position."""
         return await self._checked(self._scanner).run(partial(head_at, position=position))
 
+    async def room(self) -> Room:
+        """What takes the room in the database."""
+        return await self._checked(self._scanner).run(partial(room, database=self._path))
+
+    async def erase_archive(self, archive: str, fact: Batch, also: write.Traces) -> None:
+        """Erases an archive, and single entries of other tapes, by the fact `tape/erased` (see `sqlite_write`)."""
+        job = partial(write.erase_archive, archive=archive, fact=fact, also=also, salt=self._salt)
+        await self._write().submit(job)
+        await self._wiped(Reset(archive, erase=True))
+
+    async def loose_blobs(self) -> LooseBlobs:
+        """Blobs that nothing names."""
+        return await self._checked(self._scanner).run(loose_blobs)
+
+    async def drop_blobs(self, tape: str, loose: LooseBlobs) -> int:
+        """Removes those of a tape that are loose still."""
+        return await self._write().submit(partial(drop_blobs, tape=tape, loose=loose))
+
+    async def give_back(self, *, whole: bool) -> None:
+        """Gives free pages back to the disk, in steps. A database of before has to be written anew for that, which keeps
+        others waiting: only where `whole`."""
+        self._write()
+        if self._writing is None:
+            return
+        if whole and not (await self.room()).gives_back:
+            await self._writing.run(rewrite)
+        more = True
+        while more:  # what is to be written gets its turn in between
+            more = await self._writing.run(give_back)
+        await self._writing.run(_truncate_wal)
+
     async def aclose(self) -> None:
         """See `TapeStore.aclose`."""
         if not self._open:
@@ -147,9 +194,12 @@ class SqliteStore:
         return conn
 
 
-async def open_store(path: Path, *, salt: write.Salt, now: Clock) -> SqliteStore:
-    """Opens the database for writing, making or migrating it. The caller holds the home's lock."""
-    writer = await connect(partial(_writing, path, timestamp(now())))
+async def open_store(path: Path, *, salt: write.Salt, now: Clock, aside: Aside = keep_aside) -> SqliteStore:
+    """Opens the database for writing, making or migrating it. The caller holds the home's lock.
+
+    `aside` makes a backup of a database before it is migrated; where it fails, nothing is.
+    """
+    writer = await connect(partial(_writing, path, now(), aside))
     return await _with_readers(path, writer, salt)
 
 
@@ -167,23 +217,28 @@ async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: wri
         for conn in opened:
             await conn.close()
         raise
-    return SqliteStore(opened[-2], writer, opened[-1], salt)
+    return SqliteStore(opened[-2], writer, opened[-1], salt, path)
 
 
-def _writing(path: Path, now: str) -> sqlite3.Connection:
+def _writing(path: Path, now: datetime, aside: Aside) -> sqlite3.Connection:
     with suppress(OSError):  # for its owner alone; SQLite gives the files beside it the same mode, and names errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    return _prepared(conn, partial(_prepare_writing, now=now))
+    return _prepared(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 
-def _prepare_writing(conn: sqlite3.Connection, now: str) -> None:
-    check_version(conn)
+def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: Aside) -> None:
+    version = check_version(conn)
+    if version == 0:
+        conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before anything is in the file, or it takes a VACUUM
     conn.execute("PRAGMA journal_mode = WAL")
     conn.execute("PRAGMA synchronous = FULL")  # a power cut must not eat what was acknowledged
     conn.execute("PRAGMA secure_delete = ON")
     conn.execute("PRAGMA foreign_keys = ON")
-    migrate(conn, now=now)
+    conn.execute(f"PRAGMA journal_size_limit = {SHORT}")
+    if 0 < version < len(MIGRATIONS):
+        aside(path, version, now)
+    migrate(conn, now=timestamp(now))
 
 
 def _reading(path: Path) -> sqlite3.Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from bubbot.errors import StoreTooNew, StoreUnavailable
 
@@ -118,35 +119,49 @@ CREATE TRIGGER tapes_delete BEFORE DELETE ON tapes BEGIN
 END;
 """
 
-MIGRATIONS = (_FIRST,)
+_SECOND = """
+-- The oldest databases of version 1 let an archive say that it had been another tape.
+DROP TRIGGER tapes_update;
+CREATE TRIGGER tapes_update BEFORE UPDATE ON tapes
+WHEN NEW.tape IS NOT OLD.tape OR OLD.archived_from IS NOT NULL OR NEW.archived_from IS NOT OLD.name
+    OR EXISTS (SELECT 1 FROM tapes WHERE name = NEW.name) BEGIN
+    SELECT RAISE(ABORT, 'append-only: a tape is only renamed into an archive');
+END;
+"""
+
+MIGRATIONS = (_FIRST, _SECOND)
 """Migration N takes a database from version N - 1 to N; released ones are never edited."""
 
 
-def migrate(conn: sqlite3.Connection, *, now: str) -> None:
-    """Brings the schema to the newest version; each migration and its record are one transaction."""
-    version = check_version(conn)
-    for number, script in enumerate(MIGRATIONS[version:], version + 1):
-        # executescript commits first, so the transaction is opened inside the script.
-        conn.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\n")
+def migrate(conn: sqlite3.Connection, *, now: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Brings the schema to the newest version. All migrations and their records are one transaction: where one fails,
+    the database is as it was."""
+    version = check_version(conn, len(migrations))
+    outstanding = [
+        f"{script}\nINSERT INTO migrations (version, applied) VALUES ({number}, '{now}');\nPRAGMA user_version = {number};"
+        for number, script in enumerate(migrations[version:], version + 1)
+    ]
+    if outstanding:
         try:
-            conn.execute("INSERT INTO migrations (version, applied) VALUES (?, ?)", (number, now))
-            conn.execute("COMMIT")
+            # executescript commits what was begun before it, so it has to hold the transaction whole.
+            conn.executescript("\n".join(["BEGIN IMMEDIATE;", *outstanding, "COMMIT;"]))
         except BaseException:
-            conn.execute("ROLLBACK")
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
             raise
     if conn.execute("PRAGMA application_id").fetchone()[0] == 0:
         conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def check_version(conn: sqlite3.Connection) -> int:
+def check_version(conn: sqlite3.Connection, newest: int = len(MIGRATIONS)) -> int:
     """The schema version of the database. Raises `StoreTooNew`, or `StoreUnavailable` for another program's file."""
     version = int(conn.execute("PRAGMA user_version").fetchone()[0])
     application = int(conn.execute("PRAGMA application_id").fetchone()[0])
     if application not in (0, APPLICATION_ID):
         raise StoreUnavailable("the database belongs to another program; choose another --home")
-    if version > len(MIGRATIONS):
+    if version > newest:
         raise StoreTooNew(
-            f"the database has version {version}, this bubbot knows versions up to {len(MIGRATIONS)}: "
+            f"the database has version {version}, this bubbot knows versions up to {newest}: "
             "it was written by a newer bubbot. Install that one again, or choose another --home"
         )
     return version

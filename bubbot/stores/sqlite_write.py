@@ -17,6 +17,8 @@ from bubbot.tape.store import Batch, ForkRecord, Reset
 
 Salt: TypeAlias = Callable[[int], bytes]
 """So many random bytes."""
+Traces: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""Single entries of tapes: (tape, ids) each."""
 
 
 def ensure_tape(conn: sqlite3.Connection, name: str) -> int:
@@ -92,17 +94,30 @@ def reset(
         ).fetchone()
         if fact is None:
             raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
-        _erase(conn, fact[0], tape, how.also)
+        archives = conn.execute("SELECT tape FROM tapes WHERE archived_from = ?", (tape,)).fetchall()
+        _erase(conn, fact[0], [number for (number,) in archives], how.also)
     return stored
 
 
-def _erase(conn: sqlite3.Connection, fact: int, tape: str, also: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
-    """Blanks every entry of the tape's archives, and single entries of others, citing the fact."""
-    archives = "(SELECT tape FROM tapes WHERE archived_from = ?)"
-    doomed = conn.execute(
-        f"SELECT tape, id FROM entries WHERE tape IN {archives} AND payload IS NOT NULL", (tape,)
-    ).fetchall()
-    conn.execute(f"DELETE FROM blobs WHERE tape IN {archives}", (tape,))
+def erase_archive(conn: sqlite3.Connection, archive: str, fact: Batch, also: Traces, salt: Salt) -> None:
+    """Erases one archive, and single entries of other tapes. The batch is the event `tape/erased`, for a tape of the
+    system. Raises `EntryNotFound` where there is no such archive."""
+    number = conn.execute("SELECT tape FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)).fetchone()
+    if number is None:
+        raise EntryNotFound(f"{archive} is no archive")
+    append(conn, [fact], salt)
+    position = conn.execute("SELECT max(seq) FROM entries").fetchone()[0]
+    _erase(conn, position, [number[0]], also)
+
+
+def _erase(conn: sqlite3.Connection, fact: int, archives: Sequence[int], also: Traces) -> None:
+    """Blanks every entry of these tapes, and single entries of others, citing the fact."""
+    doomed = []
+    for number in archives:
+        doomed += conn.execute(
+            "SELECT tape, id FROM entries WHERE tape = ? AND payload IS NOT NULL", (number,)
+        ).fetchall()
+        conn.execute("DELETE FROM blobs WHERE tape = ?", (number,))
     for name, ids in also:
         other = tape_number(conn, name)
         doomed += [

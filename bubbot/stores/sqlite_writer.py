@@ -7,7 +7,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import aiosqlite
 
@@ -89,14 +89,26 @@ class _Outcome:
     error: BaseException | None = None
 
 
+class After(Protocol):
+    """What the writer's thread sees to between two groups."""
+
+    def __call__(self, conn: sqlite3.Connection, *, idle: bool) -> None:
+        """`idle`: nobody waits for the next one. Raises nothing."""
+
+
+def no_care(conn: sqlite3.Connection, *, idle: bool) -> None:
+    """For writers that nobody looks after."""
+
+
 class GroupWriter:
     """Runs writing jobs; those that wait while a commit is under way share the next one.
 
     Each job has its own savepoint. No timer: the group forms while the last commit runs.
     """
 
-    def __init__(self, conn: ThreadedConnection) -> None:
+    def __init__(self, conn: ThreadedConnection, after: After = no_care) -> None:
         self._conn = conn
+        self._after = after
         self._waiting: deque[_Job] = deque()
 
     async def submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
@@ -120,6 +132,7 @@ class GroupWriter:
         except sqlite3.Error as error:  # not even the rollback worked: nobody may wait for ever
             outcomes = [_Outcome(job, error=_ours(error)) for job in jobs]
         jobs[0].done.get_loop().call_soon_threadsafe(_deliver, outcomes)
+        self._after(conn, idle=not self._waiting)
 
 
 def _deliver(outcomes: list[_Outcome]) -> None:

@@ -181,6 +181,7 @@ _TOLD: dict[str, Sentence] = {
     "reason_grant": "whoever granted where it goes is no owner any more",
     "reason_asked": "asked for",
     "reason_catch_up": "missed, and not to be caught up with",
+    "reason_restored": "its time passed before this home was restored from a backup and released",
     "reason_broken": "it cannot be understood any more: {detail}",
 }
 

@@ -165,6 +165,7 @@ _TOLD: dict[str, Sentence] = {
     "reason_grant": "授权发送位置的人已不是所有者",
     "reason_asked": "应要求",
     "reason_catch_up": "已错过，不再补做",
+    "reason_restored": "在本机器人由备份恢复并解除隔离之前，时间已过",
     "reason_broken": "已无法理解：{detail}",
 }
 

@@ -151,18 +151,19 @@ class NewestView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """When the channel began; the newest messages, and with them what was changed."""
         newest = TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, CHANGED), newest=True, limit=NEWEST_LIMIT)
-        return (TapeQuery(tape, keys=(BEGAN,)), newest)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(BEGAN,), newest=True, limit=1), newest)
 
     def fold(self, found: Found) -> Known:
         """The newest of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
-        heard = next((str(entry.payload["data"]["time"]) for entry in found[0] if not entry.erased), "")
+        began: JsonObject = next((entry.payload["data"] for entry in found[0] if not entry.erased), {})
+        heard = str(began.get("time", ""))
         for entry in sorted(found[1], key=lambda one: one.id):
             data = {} if entry.erased else entry.payload["data"]
             if data.get("what", _HEARD) == _HEARD and data.get("message"):
                 newest[data["chat"], data["thread"]] = data["message"]
                 heard = max(heard, data["time"], key=_moment)
-        return Known(newest, heard)
+        return Known(newest, heard, since=heard_from(began))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,11 @@ class DirectView:
                 if inbound.direct and inbound.sender.id in self.people:
                     return inbound
         return None
+
+
+def heard_from(began: JsonObject) -> str:
+    """The time from which on a restored channel listens; empty for one that was never restored."""
+    return str(began["time"]) if began.get("restored") else ""
 
 
 def _moment(time: str) -> float:

@@ -13,6 +13,7 @@ import pytest
 
 from bubbot.errors import StoreError, StoreTooNew, StoreUnavailable, TapeCorrupt, TapeError
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
+from bubbot.stores.sqlite_schema import MIGRATIONS
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery, Window
@@ -119,7 +120,7 @@ async def test_a_migration_is_recorded_with_its_time(path: Path) -> None:
         pass
     with raw(path) as conn:
         assert conn.execute("SELECT version, applied FROM migrations").fetchall() == [
-            (1, "2026-11-21T20:21:00.000000+00:00")
+            (version, "2026-11-21T20:21:00.000000+00:00") for version in range(1, len(MIGRATIONS) + 1)
         ]
 
 
@@ -139,7 +140,7 @@ async def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
         with pytest.raises(StoreTooNew, match="version 99"):
             await opening
     with raw(path) as conn:
-        assert conn.execute("SELECT count(*) FROM migrations").fetchone() == (1,)
+        assert conn.execute("SELECT count(*) FROM migrations").fetchone() == (len(MIGRATIONS),)
 
 
 DIARY = b"Dear diary, " * 200

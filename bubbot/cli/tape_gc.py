@@ -1,0 +1,73 @@
+"""`bubbot tape gc` and `bubbot tape size`: what takes the room, and having it back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from bubbot.cli.setup import Setup
+from bubbot.cli.tape_gc_change import CollectTapes, plan, words
+from bubbot.cli.tape_names import session_of
+from bubbot.cli.writing import perform
+from bubbot.wiring import now, open_tapes
+
+FINE = 0
+
+
+def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommands."""
+    collect = commands.add_parser(
+        "gc",
+        help="erase old archives, remove what nothing names, and give the room back",
+        description="Erases archives that are older than [store] archive_days, merges what turns left behind that were "
+        "cut off long ago, removes blobs that no entry names, and gives free room back to the disk. Erasure is a fact, and "
+        "cannot be undone; it does not reach backups.",
+        epilog="example: bubbot tape gc --older 90 --dry-run",
+    )
+    collect.add_argument(
+        "--older", type=_days, metavar="DAYS", help="archives this old, instead of [store] archive_days"
+    )
+    collect.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    size = commands.add_parser("size", help="what takes the room in the database, the largest tapes first")
+    size.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or int(text) > 36500:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
+    return int(text)
+
+
+async def gc(made: Setup, args: argparse.Namespace) -> int:
+    """Removes, or tells what would be removed."""
+    if not args.dry_run:
+        return await perform(made, "tape gc", CollectTapes(args.older))
+    async with open_tapes(made.home) as (store, _):
+        found = await plan(store, made.settings, args.older, now())
+    blobs = sum(len(items) for items in found.blobs.tapes.values())
+    for line in words(found, blobs, "that would be erased", "that would be merged", "that would be removed"):
+        print(line)
+    for one in found.archives:
+        print(f"{one.session or '(no session)'}  {one.entries} entries  {one.name}")
+    return FINE
+
+
+async def size(made: Setup, args: argparse.Namespace) -> int:
+    """Prints what every tape takes."""
+    async with open_tapes(made.home) as (store, _):
+        room = await store.room()
+        sessions = {one.name: await session_of(store, one.name) for one in room.tapes}
+    tapes = sorted(room.tapes, key=lambda one: (-one.entries - one.blobs, one.name))
+    if args.json:
+        data = {**asdict(room), "tapes": [{**asdict(one), "session": sessions[one.name]} for one in tapes]}
+        print(json.dumps(data, ensure_ascii=False))
+        return FINE
+    print(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
+    for one in tapes:
+        shown = f"{sessions[one.name]}  {one.name}".strip()
+        print(f"{one.entries + one.blobs:>13,}  {one.blobs:>13,}  {one.count:>8}  {shown}")
+    print(
+        f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
+    )
+    return FINE

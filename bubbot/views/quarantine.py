@@ -1,0 +1,40 @@
+"""Whether a home that was made of a backup has been released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bubbot.tape.entry import Kind
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.view import Found
+
+RESTORED = "home/restored"
+RELEASED = "home/released"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The fact that a home was made of a backup: its id, the name of the backup, and when that was made."""
+
+    id: int
+    backup: str
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineView:
+    """The restore that was not released yet; None where there is none."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """One indexed look-up."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESTORED, RELEASED), newest=True, limit=1),)
+
+    def fold(self, found: Found) -> Restored | None:
+        """The newest fact decides."""
+        for entry in found[0]:
+            if entry.name == RESTORED:
+                data = entry.payload["data"]
+                return Restored(entry.id, str(data["backup"]), str(data["created"]))
+        return None

@@ -1,0 +1,165 @@
+"""Databases of every version there ever was: backed up, migrated whole or not at all, and as good as new afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import StoreTooNew, StoreUnavailable
+from bubbot.stores import sqlite as store_module
+from bubbot.stores.backups import backups
+from bubbot.stores.restoring import verified
+from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite_schema import MIGRATIONS, migrate
+from tests.doubles import CountingSalt, SteppingClock
+from tests.e2e import bot
+from tests.e2e.bot import sentence
+from tests.e2e.inside import run
+from tests.raw import raw
+
+OLDEST = Path(__file__).parents[1] / "data" / "databases" / "version-1.db"
+"""Made by the first versions that had a database and a chat: talk, memory, a handoff, a correction, an archive, an erased
+tape, an answer that was not delivered, and a turn that was killed in a tool call."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with the oldest database."""
+    made = tmp_path / "home"
+    made.mkdir(mode=0o700)
+    shutil.copy(OLDEST, made / "bubbot.db")
+    return made
+
+
+def at_version(path: Path, version: int) -> Path:
+    """An empty database as the program made it that knew so many versions."""
+    with raw(path) as conn:
+        migrate(conn, now="2026-11-21T20:21:00.000000+00:00", migrations=MIGRATIONS[:version])
+    return path
+
+
+def schema(path: Path) -> list[tuple[str, str, str]]:
+    """Everything that makes up the schema, without comments and white space."""
+    with raw(path) as conn:
+        found = conn.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    return sorted((kind, name, re.sub(r"\s+", " ", re.sub(r"--.*", "", sql)).strip()) for kind, name, sql in found)
+
+
+def dump(path: Path) -> list[str]:
+    with raw(path) as conn:
+        return list(conn.iterdump())
+
+
+async def opened(path: Path) -> None:
+    await (await open_store(path, salt=CountingSalt(), now=SteppingClock())).aclose()
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+async def test_a_migrated_schema_is_the_one_of_a_new_database(tmp_path: Path, version: int) -> None:
+    old, new = at_version(tmp_path / "old.db", version), tmp_path / "new.db"
+    await opened(old)
+    await opened(new)
+    assert schema(old) == schema(new)
+
+
+async def test_the_schema_of_the_oldest_database_becomes_that_of_a_new_one(home: Path, tmp_path: Path) -> None:
+    assert (before := schema(home / "bubbot.db")) != schema(at_version(tmp_path / "first.db", 1))
+    await opened(home / "bubbot.db")
+    await opened(tmp_path / "new.db")
+    assert before != schema(home / "bubbot.db") == schema(tmp_path / "new.db")
+
+
+def test_the_oldest_database_is_backed_up_migrated_and_answers_with_what_was_said(home: Path) -> None:
+    assert b"0 altered, 0 missing, 12 erased" in run(home, "tape", "verify").stdout
+    assert not (home / "backups").exists()  # who only reads changes nothing
+    answered = run(home, "ask", ",context")
+    assert (answered.returncode, answered.stderr) == (0, b"")
+    assert "colour is blue" in answered.stdout.decode()
+    assert b"0 altered, 0 missing, 12 erased" in run(home, "tape", "verify").stdout
+    assert b"Likes green tea." in run(home, "memory", "show", "default").stdout
+    [kept] = backups(home)
+    assert (kept.schema, kept.path.name[:20]) == (1, "before-migration-v1-")
+    assert verified(kept.path).database.version == 1
+    assert dump(kept.path / "bubbot.db") == dump(OLDEST)
+    run(home, "ask", "again")
+    assert len(backups(home)) == 1
+
+
+def test_what_the_oldest_database_left_open_is_taken_up(home: Path) -> None:
+    owed = bot.run(home, "chat", "--session", "owed", lines=",quit\n")
+    assert b"Tell me later." in owed.stdout
+    cut = bot.run(home, "chat", "--session", "cut", lines=",quit\n")
+    assert b"You said: a slow question" in cut.stdout
+    told = [
+        line for line in run(home, "tape", "show", "cut").stdout.decode().splitlines() if "turn/interrupted" in line
+    ]
+    assert len(told) == 1
+
+
+def test_a_backup_of_an_older_version_is_restored_and_migrated_without_another_one(home: Path, tmp_path: Path) -> None:
+    run(home, "ask", "hello")
+    [kept] = backups(home)
+    done = run(tmp_path / "new", "restore", str(kept.path))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not (tmp_path / "new" / "backups").exists()
+    assert b"blue" in run(tmp_path / "new", "ask", ",context").stdout
+
+
+@pytest.mark.parametrize("spoiled", ["a file is in the way", "the disk is full"])
+def test_where_no_backup_can_be_made_nothing_is_migrated(
+    home: Path, spoiled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spoiled == "a file is in the way":
+        (home / "backups").write_text("mine")
+    else:
+        monkeypatch.setattr("bubbot.stores.files.os.fsync", full)
+    done = run(home, "ask", "hello")
+    assert done.returncode == 4
+    assert "older version 1 and was left as it is" in sentence(done)
+    monkeypatch.undo()
+    assert dump(home / "bubbot.db") == dump(OLDEST)
+    assert list((home / "backups").glob("*")) == []
+    if (home / "backups").is_dir():
+        assert run(home, "ask", "hello").returncode == 0
+
+
+def full(_fd: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("broken", ["CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);", "CREATE TABLE half (x;"])
+async def test_a_migration_that_fails_leaves_the_database_as_it_was(
+    home: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = (*MIGRATIONS, "CREATE TABLE fine (x);", broken)
+    monkeypatch.setattr(store_module, "MIGRATIONS", newer)
+    monkeypatch.setattr(store_module, "migrate", lambda conn, *, now: migrate(conn, now=now, migrations=newer))
+    with pytest.raises(StoreUnavailable):
+        await opened(home / "bubbot.db")
+    assert dump(home / "bubbot.db") == dump(OLDEST)
+    with raw(home / "bubbot.db") as conn:
+        assert conn.execute("PRAGMA user_version").fetchone() == (1,)
+    monkeypatch.undo()
+    await opened(home / "bubbot.db")
+
+
+def test_an_older_program_refuses_a_newer_database_in_a_sentence(home: Path) -> None:
+    asyncio.run(opened(home / "bubbot.db"))
+    before = dump(home / "bubbot.db")
+    conn = sqlite3.connect(home / "bubbot.db", isolation_level=None)
+    try:
+        with pytest.raises(StoreTooNew, match="version 2, this bubbot knows versions up to 1"):
+            migrate(conn, now="", migrations=MIGRATIONS[:1])
+        conn.execute("PRAGMA user_version = 3")
+    finally:
+        conn.close()
+    for command in (("ask", "hello"), ("tape", "list"), ("backup",)):
+        done = run(home, *command)
+        assert done.returncode == 4
+        assert "written by a newer bubbot" in sentence(done)
+    assert dump(home / "bubbot.db") == before

@@ -1,0 +1,173 @@
+"""`bubbot backup`, `bubbot restore` and `bubbot tape gc` as commands: beside a daemon, killed, and on a full disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.stores.backups import backups
+from bubbot.stores.restoring import verified
+from tests.e2e import forked
+from tests.e2e.bot import environment, sentence
+from tests.e2e.inside import run, said
+from tests.e2e.test_control import daemon, sockets
+
+__all__ = ["sockets"]
+KILLED = -9
+PERSONA = "who.md"
+"""Beside the settings."""
+
+
+def fine(home: Path, *arguments: str, **how: Any) -> str:
+    """What a command prints that goes well."""
+    done = run(home, *arguments, **how)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def child(home: Path, point: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """A command that is killed at a point, or has a small disk: see backup_child.py."""
+    return forked.run("tests.e2e.backup_child:run", [point, *arguments], b"", env=environment(home), cwd=home.parent)
+
+
+@pytest.fixture(scope="module")
+def conversation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with settings, a persona and a conversation."""
+    made = tmp_path_factory.mktemp("conversation") / "home"
+    made.mkdir(mode=0o700)
+    (made / "who.md").write_text("You are Bo.")
+    (made / "key").write_text("sk-secret")
+    (made / "config.toml").write_text(f"[bot]\npersona_file = {json.dumps(PERSONA)}\n")
+    said(made, "hello", ",memory.save Likes tea.")
+    return made
+
+
+@pytest.fixture
+def home(conversation: Path, tmp_path: Path) -> Path:
+    """A copy of it; nothing is open there."""
+    return Path(shutil.copytree(conversation, tmp_path / "home"))
+
+
+def test_a_backup_has_all_but_secrets_and_is_told_as_json(home: Path) -> None:
+    told = json.loads(fine(home, "backup", "--json"))
+    [found] = backups(home)
+    assert (told["path"], told["head"], told["size"]) == (str(found.path), found.head, found.size)
+    assert told["files"] == ["bubbot.db", "config.toml", "who.md"]
+    assert not any("sk-secret" in path.read_text(errors="replace") for path in found.path.iterdir())
+    assert f"head {found.head}" in fine(home, "tape", "verify", "--head", found.head).replace("; ", "\n")
+    told = json.loads(fine(home, "backup", "--json", "--keep", "1"))
+    assert told["removed"] == [str(found.path)]
+    assert [one.path for one in backups(home)] == [Path(told["path"])]
+
+
+def test_a_restored_home_is_the_same_bot_under_another_path(home: Path, tmp_path: Path) -> None:
+    fine(home, "backup", str(tmp_path / "copy"))
+    new = tmp_path / "new"
+    told = fine(new, "restore", str(tmp_path / "copy"))
+    assert "verified" in told
+    assert (new / "who.md").read_text() == "You are Bo."
+    assert "Likes tea." in fine(new, "memory", "show", "default")
+    assert "0 altered, 0 missing" in fine(new, "tape", "verify")
+    assert {"bubbot.db", "config.toml"} < {path.name for path in new.iterdir()}
+    assert not [path.name for path in new.iterdir() if path.name.startswith(".")]
+    again = run(new, "restore", str(tmp_path / "copy"))
+    assert (again.returncode, "holds bubbot.db" in sentence(again)) == (2, True)
+
+
+def test_a_persona_from_elsewhere_comes_along_and_its_place_is_told(home: Path, tmp_path: Path) -> None:
+    (home / "who.md").rename(tmp_path / "who.md")
+    (home / "config.toml").write_text(f"[bot]\npersona_file = {json.dumps(str(tmp_path / 'who.md'))}\n")
+    fine(home, "backup", str(tmp_path / "copy"))
+    (tmp_path / "who.md").unlink()
+    told = fine(tmp_path / "new", "restore", str(tmp_path / "copy"))
+    assert f"who.md was at {tmp_path / 'who.md'}: put it there, or change" in told
+    assert (tmp_path / "new" / "who.md").read_text() == "You are Bo."
+
+
+def test_files_that_are_there_are_kept(home: Path, tmp_path: Path) -> None:
+    fine(home, "backup", str(tmp_path / "copy"))
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "config.toml").write_text("[log]\n")
+    assert "config.toml was there already and is kept" in fine(new, "restore", str(tmp_path / "copy"))
+    assert (new / "config.toml").read_text() == "[log]\n"
+
+
+def test_nothing_is_written_for_a_backup_that_was_altered(home: Path, tmp_path: Path) -> None:
+    fine(home, "backup", str(tmp_path / "copy"))
+    with (tmp_path / "copy" / "who.md").open("a") as file:
+        file.write("!")
+    done = run(tmp_path / "new", "restore", str(tmp_path / "copy"))
+    assert (done.returncode, "altered: who.md" in sentence(done)) == (5, True)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("arguments", [("restore",), ("restore", "x", "--release"), ("restore", "x", "--deliver"),
+                                       ("backup", "x", "--keep", "1"), ("backup", "home/config.toml")])  # fmt: skip
+def test_what_makes_no_sense_is_refused(home: Path, arguments: tuple[str, ...]) -> None:
+    done = run(home, *arguments)
+    assert done.returncode == 2
+    assert sentence(done)
+    assert backups(home) == []
+
+
+AT = ("bubbot.stores.backups:copy_database", "bubbot.stores.backups:write_file", "bubbot.stores.files:sync_tree")
+
+
+@pytest.mark.parametrize("point", AT)
+def test_a_killed_backup_leaves_nothing_that_looks_like_one_and_the_next_removes_it(home: Path, point: str) -> None:
+    assert child(home, point, "backup").returncode == KILLED
+    [left] = (home / "backups").iterdir()
+    assert left.name.startswith(".partial-")
+    assert backups(home) == []
+    fine(home, "backup")
+    assert [path.name for path in (home / "backups").iterdir()] == [one.path.name for one in backups(home)]
+
+
+@pytest.mark.parametrize(
+    "point", ["bubbot.stores.restoring:copy_file", "bubbot.stores.restoring:sync_tree", "bubbot.stores.restoring:sync"]
+)
+def test_a_killed_restore_leaves_no_database_and_the_next_one_is_whole(home: Path, tmp_path: Path, point: str) -> None:
+    fine(home, "backup", str(tmp_path / "copy"))
+    new = tmp_path / "new"
+    assert child(new, point, "restore", str(tmp_path / "copy")).returncode == KILLED
+    assert not (new / "bubbot.db").exists()
+    fine(new, "restore", str(tmp_path / "copy"))
+    assert "home/restored" in fine(new, "tape", "show", "bubbot/home")
+    assert not [path for path in new.iterdir() if path.name.startswith(".")]
+
+
+def test_on_a_full_disk_the_part_is_removed_and_a_sentence_says_so(home: Path) -> None:
+    done = child(home, "limit:50000", "backup")
+    assert (done.returncode, "no room for the backup" in sentence(done)) == (4, True)
+    assert list((home / "backups").iterdir()) == []
+    done = child(home, "limit:50000", "backup", "copy")
+    assert done.returncode == 4
+    assert not [path for path in home.parent.iterdir() if path != home]
+
+
+def test_beside_a_daemon_backups_are_made_and_garbage_is_collected(home: Path, tmp_path: Path, sockets: Path) -> None:
+    with daemon(home, sockets):
+        said(home, "first", session="work")
+        fine(home, "tape", "archive", "work")
+        fine(home, "backup", str(tmp_path / "copy"))
+        said(home, "second", session="work")
+        assert "erased: 0" in fine(home, "tape", "gc")
+        assert ": 1, with" in fine(home, "tape", "gc", "--older", "0", "--dry-run")
+        assert "erased: 1, with" in fine(home, "tape", "gc", "--older", "0")
+        assert "erased: 0, with" in fine(home, "tape", "gc", "--older", "0")
+        assert "second" in fine(home, "tape", "show", "work")
+        inbox = fine(home, "tape", "show", "bubbot/inbox/stdin")
+        assert ("first" in inbox, "second" in inbox) == (False, True)
+        assert "0 altered, 0 missing" in fine(home, "tape", "verify")
+        sizes = json.loads(fine(home, "tape", "size", "--json"))
+        assert {"stdin:default", "stdin:work"} <= {one["session"] for one in sizes["tapes"]}
+    assert verified(tmp_path / "copy").database.version == 2
+    fine(tmp_path / "new", "restore", str(tmp_path / "copy"))
+    archive = next(one["name"] for one in sizes["tapes"] if "@" in one["name"])
+    assert "first" in fine(tmp_path / "new", "tape", "show", archive)

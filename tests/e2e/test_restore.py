@@ -1,0 +1,142 @@
+"""A backup in the middle of traffic, restored elsewhere while the first bot went on: nothing is said twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.botapi.server import Server as BotApi
+from tests.discordapi.server import Server as DiscordApi
+from tests.e2e.bot import entries, run, sentence
+from tests.e2e.daemon import Daemon, configure, running
+from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
+
+SCRIPT = {"rules": [{"when": "slow", "steps": [{"delay": 1.2, "text": "Slowly: {text}"}]}]}
+LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}
+HELD = "quarantine: no channel is started"
+
+
+@pytest.fixture
+async def platforms() -> AsyncIterator[list[Platform]]:
+    async with DiscordApi(limits=None) as discord, BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        yield [OnDiscord(discord), OnTelegram(server)]
+
+
+def fine(home: Path, *arguments: str) -> str:
+    """What a command prints that goes well."""
+    done = run(home, *arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Waits for what no server hears of."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110 - what a process of its own does
+            await asyncio.sleep(0.05)
+
+
+def names(home: Path, tape: str) -> Counter[str]:
+    """How often each event is on a tape."""
+    return Counter(str(one["payload"]["name"]) for one in entries(home, tape, "--kinds", "event"))  # type: ignore[index]
+
+
+def transcripts(platforms: list[Platform]) -> list[int]:
+    """How many requests each server has had: a bot that is not connected makes none."""
+    return [len(one.server.log) for one in platforms]  # type: ignore[attr-defined]
+
+
+async def heard(home: Path, platforms: list[Platform], count: int) -> None:
+    """Waits until so many messages are accepted on each platform."""
+    for one in platforms:
+        async with asyncio.timeout(20):
+            while (await asyncio.to_thread(names, home, f"bubbot/inbox/{one.name}"))["inbox/received"] < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+async def first_life(home: Path, platforms: list[Platform], people: dict[str, str], backup: Path) -> None:
+    """Talk, a backup while turns run, an answer is undelivered and a reminder is set; then more talk."""
+    async with running(home):
+        for one in platforms:
+            one.say(people[one.name], "hello")
+        for one in platforms:
+            await one.until(lambda one=one: one.answers(people[one.name]) == ["You said: hello"], 20)  # type: ignore[misc]
+            one.say(people[one.name], ",remind in 2s: tea")
+        await heard(home, platforms, 2)
+        for one in platforms:
+            one.say(people[one.name], "a slow one")
+        await heard(home, platforms, 3)
+        await asyncio.to_thread(fine, home, "backup", str(backup))
+        for one in platforms:
+            one.say(people[one.name], "after the backup")
+        for one in platforms:
+            await one.until(lambda one=one: {*one.answers(people[one.name])} >= LATER, 20)  # type: ignore[misc]
+            await one.quiet()
+
+
+async def test_a_restored_bot_says_nothing_twice(tmp_path: Path, platforms: list[Platform]) -> None:
+    home, other, backup = tmp_path / "home", tmp_path / "other", tmp_path / "backup"
+    people = {one.name: one.person("Ada") for one in platforms}
+    tables = {one.name: {**one.table(), "debounce": 0.05, "owners": [people[one.name]]} for one in platforms}
+    configure(home, tables, SCRIPT)
+    await first_life(home, platforms, people, backup)
+    before = {one.name: counted(one, people[one.name]) for one in platforms}
+    requests = transcripts(platforms)
+
+    assert "in quarantine" in fine(other, "restore", str(backup))
+    async with running(other) as daemon:
+        await until(lambda: "run.started" in daemon.errors)
+        assert HELD in daemon.errors
+        assert fine(other, "ask", "are you there?") == "You said: are you there?\n"
+        told = fine(other, "restore", "--release")
+        assert "ended without an answer: 2 messages" in told
+        assert "has to be started anew" in told
+        assert fine(other, "ask", "and now?") == "You said: and now?\n"
+    assert transcripts(platforms) == requests
+    assert {one.name: counted(one, people[one.name]) for one in platforms} == before
+
+    await second_life(other, platforms, people)
+    for one in platforms:
+        assert counted(one, people[one.name]) == before[one.name] + Counter(["You said: something new"])
+        assert names(other, f"bubbot/inbox/{one.name}")["inbox/began"] == 2
+    assert names(other, "bubbot/schedule")["schedule/over"] == 2
+    assert sentence(run(other, "restore", "--release")).endswith("there is nothing to release")
+
+
+async def second_life(home: Path, platforms: list[Platform], people: dict[str, str]) -> Daemon:
+    """The released bot has its channels again; whatever it does unasked it does before it is spoken to."""
+    async with running(home) as daemon:
+        for one in platforms:
+            await one.quiet()
+        for one in platforms:
+            one.say(people[one.name], "something new")
+        for one in platforms:
+            await one.until(lambda one=one: "You said: something new" in one.answers(people[one.name]), 20)  # type: ignore[misc]
+        for one in platforms:
+            await one.quiet()
+    assert HELD not in daemon.errors.rpartition("run.started")[2]
+    return daemon
+
+
+async def test_a_bot_released_to_deliver_does_what_was_left_open(tmp_path: Path) -> None:
+    home, other, backup = tmp_path / "home", tmp_path / "other", tmp_path / "backup"
+    async with BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        telegram = OnTelegram(server)
+        ada = telegram.person("Ada")
+        configure(home, {"telegram": {**telegram.table(), "debounce": 0.05, "owners": [ada]}}, SCRIPT)
+        async with running(home) as daemon:
+            await telegram.quiet()
+            telegram.say(ada, "a slow one")
+            await heard(home, [telegram], 1)
+            fine(home, "backup", str(backup))
+            await daemon.kill()
+        fine(other, "restore", str(backup))
+        fine(other, "restore", "--release", "--deliver")
+        async with running(other):
+            await telegram.until(lambda: telegram.answers(ada) == ["Slowly: a slow one"], 20)
+            await telegram.quiet()
+        assert telegram.answers(ada) == ["Slowly: a slow one"]
