@@ -69,7 +69,7 @@ async def open_daemon(
     async def lines(maker: Maker) -> list[Line]:
         held.extend(await _quarantine(maker))
         tables = {} if held else configured
-        listed = {name: admission_of(common, settings).listed for name, (common, _) in tables.items()}
+        listed = {name: admission_of(common, settings).listed for name, (common, _) in configured.items()}
         access = Access(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=listed)
         await access.load()
         made.append(access)

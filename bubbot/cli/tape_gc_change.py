@@ -113,7 +113,7 @@ def words(found: Plan, blobs: int, erased: str, merged: str, removed: str) -> li
     if found.days is None:
         archives = "Archives are kept for ever ([store] archive_days = 0)."
     else:
-        archives = f"Archives of at least {found.days} days {erased}: {len(found.archives)}, with {entries} entries."
+        archives = f"Archives of at least {found.days} days {erased}: {len(found.archives)}, with {entries} {'entry' if entries == 1 else 'entries'}."
     return [
         archives,
         f"Turns cut off at least {LEFT.days} days ago {merged}: {len(found.forks)}.",

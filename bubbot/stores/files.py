@@ -21,8 +21,7 @@ def growing(target: Path) -> Iterator[Path]:
 
     Meanwhile it has a name beside the target that nothing takes for it. Raises `FileExistsError` for one that is there.
     """
-    partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
-    partial.mkdir(mode=0o700)
+    partial = _begun(target.with_name(f".partial-{os.getpid()}-{target.name}"))
     try:
         yield partial
         sync_tree(partial)
@@ -50,7 +49,16 @@ def sweep(folder: Path) -> None:
             shutil.rmtree(found, ignore_errors=True)
 
 
+def _begun(partial: Path) -> Path:
+    """Makes it anew: in a container every process may have had the same number."""
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    return partial
+
+
 def _lives(pid: int) -> bool:
+    if pid == os.getpid():  # nothing of its own is half done while it sweeps
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -107,8 +115,7 @@ def sync(path: Path) -> None:
 @contextmanager
 def working(folder: Path, name: str) -> Iterator[Path]:
     """A folder for work under way, gone when the block ends; what a killed process leaves of it, `sweep` removes."""
-    made = folder / f".partial-{os.getpid()}-{name}"
-    made.mkdir(mode=0o700)
+    made = _begun(folder / f".partial-{os.getpid()}-{name}")
     try:
         yield made
     finally:

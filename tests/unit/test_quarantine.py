@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bubbot.channel import ChannelOptions, Known
 from bubbot.inbox import Inbox, began_anew
 from bubbot.quarantine import Quarantine, released
 from bubbot.tape.service import TapeService
@@ -34,11 +35,9 @@ async def test_a_channel_knows_from_when_on_it_listens_again(tape: TapeService) 
 
 
 def test_nothing_from_before_is_fetched_not_even_what_is_fetched_twice_for_safety() -> None:
-    import bubbot.channel as port  # noqa: PLC0415
-
     unused: object = None
-    known = port.Known({("1", ""): "5"}, "2026-11-22T09:00:00+00:00", since="2026-11-22T09:00:00+00:00")
-    options = port.ChannelOptions("discord", unused, lambda: "2026-11-22T09:00:10+00:00", CountingIds(), {})  # type: ignore[arg-type]
+    known = Known({("1", ""): "5"}, "2026-11-22T09:00:00+00:00", since="2026-11-22T09:00:00+00:00")
+    options = ChannelOptions("discord", unused, lambda: "2026-11-22T09:00:10+00:00", CountingIds(), {})  # type: ignore[arg-type]
     missed = Missed(options, known, unused, unused, Pace())  # type: ignore[arg-type]
     missed.begin()
     since = snowflake(1795338000.0)

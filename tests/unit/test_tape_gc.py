@@ -1,0 +1,97 @@
+"""What `bubbot tape gc` finds and removes: archives by age, turns cut off long ago, blobs of tapes that nobody uses."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+
+import pytest
+
+from bubbot.channel import Inbound, Sender
+from bubbot.cli.tape_gc_change import CollectTapes, collect, plan
+from bubbot.cli.writing import Desk
+from bubbot.inbox import Inbox, inbox_tape
+from bubbot.settings import Settings
+from bubbot.settings_model import StoreSettings
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.entry import event
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import Batch, ForkRecord, Reset
+from tests.doubles import START, CountingIds, SteppingClock
+from tests.tapes import note, notes, whole
+
+LONG_AGO = "2020-01-01T00:00:00.000000+00:00"
+
+
+def desk(store: SqliteStore, days: int = 365) -> Desk:
+    settings = Settings(store=StoreSettings(archive_days=days))
+    return Desk(store, "workspace", settings, lambda _: nullcontext())
+
+
+async def archived(store: SqliteStore, name: str, clock: SteppingClock) -> str:
+    tape = TapeService(store, name, now=clock, new_id=CountingIds(), session=f"test:{name}")
+    await tape.append([note("kept")])
+    return await tape.reset()
+
+
+@pytest.mark.parametrize(
+    ("days", "older", "found"),
+    [
+        (365, None, ["old"]),
+        (0, None, []),
+        (0, 1, ["old", "young"]),
+        (3650, 400, ["old"]),
+        (1, 0, ["new", "old", "young"]),
+    ],
+)
+async def test_archives_are_found_by_when_they_were_put_aside(
+    sqlite_store: SqliteStore, days: int, older: int | None, found: list[str]
+) -> None:
+    now = START + timedelta(days=1000)
+    for name, age in (("old", 500), ("young", 10), ("new", 0)):
+        await archived(sqlite_store, name, SteppingClock(now - timedelta(days=age, minutes=1)))
+    planned = await plan(sqlite_store, Settings(store=StoreSettings(archive_days=days)), older, now)
+    assert [one.name.partition("@")[0] for one in planned.archives] == found
+
+
+async def test_an_archive_without_a_time_in_its_name_is_as_old_as_its_newest_entry(sqlite_store: SqliteStore) -> None:
+    await sqlite_store.append([Batch("tape", (note("a", date=LONG_AGO),))])
+    await sqlite_store.reset("tape", Reset("put aside"), [note("b")])
+    before = datetime.fromisoformat(LONG_AGO) + timedelta(days=364)
+    assert (await plan(sqlite_store, Settings(), None, before)).archives == ()
+    assert len((await plan(sqlite_store, Settings(), None, before + timedelta(days=2))).archives) == 1
+
+
+async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_channel(
+    sqlite_store: SqliteStore, clock: SteppingClock
+) -> None:
+    inbox = Inbox(TapeService(sqlite_store, inbox_tape("gone"), now=clock, new_id=CountingIds()), CountingIds())
+    accepted = await inbox.accept(Inbound("gone", "1", "1", Sender("1", "Ada"), "hello", LONG_AGO))
+    assert accepted is not None
+    start = event("turn/start", {"attempt": 1, "session": "gone:1", "inbounds": [[inbox.name, accepted.id]]}, turn="t")
+    for name, date in (("old", LONG_AGO), ("young", "2999-01-01T00:00:00.000000+00:00")):
+        staged = Batch(name, (start.stamped({}, date),))
+        await sqlite_store.open_fork(ForkRecord(name, name, 0, (staged,)))
+    told = await collect(desk(sqlite_store), CollectTapes(None))
+    assert "Turns cut off at least 30 days ago merged: 1." in told.text
+    assert [one.id for one in await sqlite_store.forks()] == ["young"]
+    assert [entry.name for entry in await whole(sqlite_store, "old")] == ["turn/start", "turn/interrupted"]
+    assert [entry.name for entry in await whole(sqlite_store, inbox.name)] == ["inbox/received", "inbox/interrupted"]
+
+
+async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
+    sqlite_store: SqliteStore, clock: SteppingClock
+) -> None:
+    await sqlite_store.append([notes("live")])
+    await sqlite_store.put_blob("tape", b"loose")
+    archive = await archived(sqlite_store, "other", clock)
+    told = await collect(desk(sqlite_store), CollectTapes(0))
+    assert "erased: 1, with 1 entry." in told.text
+    assert "Blobs that nothing names removed: 1." in told.text
+    assert all(entry.erased for entry in await whole(sqlite_store, archive))
+    [fact] = await whole(sqlite_store, "bubbot/home")
+    assert fact.payload["data"] == {"archive": archive, "entries": 1, "reason": "retention"}
+    again = await collect(desk(sqlite_store), CollectTapes(0))
+    assert "erased: 0, with 0 entries." in again.text
+    assert len(await whole(sqlite_store, "bubbot/home")) == 1
+    assert (await sqlite_store.audit()).entries == 5
