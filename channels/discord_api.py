@@ -35,6 +35,8 @@ class Timing:
     """Seconds, and where time and chance come from. Tests make them short."""
 
     call: float = 30.0
+    introduction: float = 4.0
+    """Who asks for it waits at a terminal."""
     upload: float = 110.0
     download: float = 180.0
     longest_wait: float = 5.0

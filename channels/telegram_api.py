@@ -37,6 +37,8 @@ class Timing:
     """Seconds, and where time and chance come from. Tests make them short."""
 
     call: float = 30.0
+    introduction: float = 4.0
+    """Who asks for it waits at a terminal."""
     upload: float = 180.0
     download: float = 180.0
     poll_margin: float = 15.0
