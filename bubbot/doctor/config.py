@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from bubbot.doctor.finding import Finding, quoted
+from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings import Settings, load
@@ -28,7 +28,7 @@ def read_config(home: Home, config: Path | None) -> tuple[Settings | None, list[
 
 def _wrong(sentence: str, file: Path) -> Finding:
     variable = _VARIABLE.match(sentence)
-    fix = f"unset {variable[1]}" if variable else f'"${{EDITOR:-vi}}" {quoted(file)}'
+    fix = f"unset {variable[1]}" if variable else edit(file)
     return Finding("config.invalid", "problem", sentence, fix)
 
 
@@ -36,11 +36,11 @@ def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
     try:
         settings.bot.read_persona()
     except ConfigError as error:
-        yield Finding("config.persona", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
+        yield Finding("config.persona", "problem", str(error), edit(file))
     try:
         plan_of(settings)
     except ConfigError as error:
-        yield Finding("config.budget", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
+        yield Finding("config.budget", "problem", str(error), edit(file))
     if not file.is_file():
         yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
         return
