@@ -41,10 +41,15 @@ def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
         plan_of(settings)
     except ConfigError as error:
         yield Finding("config.budget", "problem", str(error), edit(file))
-    if not file.is_file():
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
         yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
         return
-    mode = stat.S_IMODE(file.stat().st_mode)
+    except OSError as error:
+        cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
+        yield Finding("config.closed", "warning", cause, "sudo bubbot doctor")
+        return
     text = file.read_text(encoding="utf-8", errors="replace")
     if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):
         cause = f"{file} holds a secret and can be read by other users of this machine (mode {mode:04o})."

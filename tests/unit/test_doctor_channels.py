@@ -142,7 +142,7 @@ class TestPlatforms:
     async def test_an_adapter_of_others_that_breaks_leaves_the_rest(
         self, asking: Asking, telegram: Telegram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        installed(tmp_path, "bubbot-odd", "1.0", "[bubbot.channels]\nodd = odd_channel:Odd\n")
+        installed(tmp_path, "odd_channel", "1.0", "[bubbot.channels]\nodd = odd_channel:Odd\n")
         (tmp_path / "odd_channel.py").write_text(ODD)
         monkeypatch.syspath_prepend(tmp_path)
         both = await told(asking, odd={"token": "a-token-of-theirs"}, tg=on(telegram))
