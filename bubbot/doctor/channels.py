@@ -94,7 +94,7 @@ async def _one(name: str, common: ChannelSettings, own: Mapping[str, Any], askin
             f"[channels.{name}] {common.kind} did not answer within {asking.seconds:g} s; a running bot tries again."
         )
         return [Finding("platform.silent", "warning", cause, _reach(common.kind, own))]
-    except Exception as error:  # noqa: BLE001 - an adapter of others; the other channels are asked all the same
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an adapter of others; the other channels are asked all the same
         return [failed(f"[channels.{name}]", error)]
     who = f"[channels.{name}] is {me.name} ({me.id}) on {common.kind}"
     if me.remarks:

@@ -27,6 +27,12 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
     path = home.database
     if not os.path.lexists(path):
         return None, [Finding("database.missing", "ok", "There is no database yet; the first chat makes it.")]
+    odd = next(
+        (one for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if one.exists() and not one.is_file()), None
+    )
+    if odd:  # SQLite would wait for whoever writes into a pipe
+        cause = f"{odd} is no ordinary file."
+        return None, [Finding("database.unusable", "problem", cause, f"mv {quoted(odd)} {quoted(f'{odd}.old')}")]
     try:
         state = look_over(path, deep=deep)
     except StoreTooNew as error:

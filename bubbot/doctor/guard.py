@@ -16,7 +16,7 @@ def guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Findi
         yield failed(name, error)
 
 
-def failed(name: str, error: Exception) -> Finding:
+def failed(name: str, error: BaseException) -> Finding:
     """The finding for a check that could not be made. The text of an error may be anything, so that it is cut."""
     said = " ".join(str(error).split())[:300]
     cause = (

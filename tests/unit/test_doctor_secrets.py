@@ -21,6 +21,12 @@ CANARY = "canary-7f3a91"
 RIGHT = "12345678:" + "a" * 35
 
 
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at elsewhere, and take the most time by far."""
+    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     path = tmp_path / "home"

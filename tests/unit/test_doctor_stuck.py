@@ -29,6 +29,12 @@ from tests.raw import tamper
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at elsewhere, and take the most time by far."""
+    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+
+
 @pytest.fixture
 def home(tmp_path: Path, new_database: Path) -> Home:
     path = tmp_path / "home"
@@ -55,6 +61,22 @@ def outbox(store: SqliteStore, channel: str) -> Outbox:
 def stuck(home: Home, later: timedelta, *, pid: int | None = None) -> dict[str, Finding]:
     findings = check_stuck(home, now=START + later, running=pid is not None, pid=pid)
     return found(findings)
+
+
+def odd(path: Path, what: str) -> None:
+    """Puts something into the place of a file."""
+    if what == "folder":
+        path.mkdir()
+    elif what == "broken link":
+        path.symlink_to("nowhere-at-all")
+    elif what == "loop":
+        path.symlink_to(path.name)
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes({"garbage": b"\xff\x00[=" * 3000, "nothing": b"", "closed": b"x"}[what])
+    if what == "closed":
+        path.chmod(0)
 
 
 class TestMessages:
@@ -115,6 +137,19 @@ class TestReading:
         assert (finding.level, finding.fix) == ("problem", "bubbot tape verify")
         assert "bubbot/outbox/telegram" in finding.cause
         assert "tape.damaged" in found(examine(home, None, now=START, deep=False).findings)
+
+    @pytest.mark.parametrize("what", ["folder", "broken link", "loop", "pipe", "garbage", "nothing", "closed"])
+    def test_whatever_stands_in_the_place_of_a_file_no_check_fails_over_it(self, home: Home, what: str) -> None:
+        shutil.rmtree(home.path)
+        for name in ("config.toml", "bubbot.db", "bubbot.db-wal", "daemon.lock", "backups", "key"):
+            home.path.mkdir(mode=0o700, exist_ok=True)
+            if name == "key":
+                home.config.write_text('[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
+            odd(home.path / name, what)
+            told = found(examine(home, None, now=START, deep=True).findings)
+            assert "doctor.failed" not in told, (name, told["doctor.failed"])
+            assert {"home.ok", "disk.ok", "python.ok"} <= set(told)
+            shutil.rmtree(home.path)
 
     def test_a_home_in_use_is_read_and_left_alone(self, home: Home) -> None:
         with WriterLock(home):
