@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, channe
 TOGETHER = 5.0
 """Seconds all platforms have to answer; they are asked at once."""
 CLOSING = 1.0
+APART = 60.0
+"""Seconds by which clocks may differ; an answer is some seconds old, and dates of HTTP are whole seconds."""
 SERVERS = {"telegram": ("base_url", "https://api.telegram.org"), "discord": ("rest_url", "https://discord.com/api/v10")}
 """The key with the address of a platform, and its usual value."""
 
@@ -66,8 +69,19 @@ async def ask(settings: Settings, asking: Asking) -> list[Finding]:
             found.append(Finding("channel.same_token", "problem", cause, edit(asking.file)))
         else:
             ready.append((name, common, own))
-    answers = await asyncio.gather(*(_one(name, common, own, asking) for name, common, own in ready))
-    return [*found, *(one for answer in answers for one in answer)]
+    drift: dict[str, float] = {}
+    answers = await asyncio.gather(*(_one(name, common, own, asking, drift) for name, common, own in ready))
+    return [*found, *(one for answer in answers for one in answer), *_clock(drift)]
+
+
+def _clock(drift: Mapping[str, float]) -> Iterator[Finding]:
+    """Whether this machine and the platforms agree on the time; `drift`: how far it is ahead of each, in seconds."""
+    off = {kind: seconds for kind, seconds in drift.items() if abs(seconds) > APART}
+    if off:
+        kind, seconds = max(off.items(), key=lambda item: abs(item[1]))
+        how = "ahead of" if seconds > 0 else "behind"
+        cause = f"The clock of this machine is {abs(seconds):.0f} s {how} that of {kind}; schedules follow it."
+        yield Finding("clock.off", "warning", cause, "sudo timedatectl set-ntp true")
 
 
 def _without(name: str, kind: str, asking: Asking) -> Iterator[Finding]:
@@ -76,7 +90,9 @@ def _without(name: str, kind: str, asking: Asking) -> Iterator[Finding]:
         yield Finding("channel.no_token", "warning", cause, edit(asking.file))
 
 
-async def _one(name: str, common: ChannelSettings, own: Mapping[str, Any], asking: Asking) -> list[Finding]:
+async def _one(
+    name: str, common: ChannelSettings, own: Mapping[str, Any], asking: Asking, drift: dict[str, float]
+) -> list[Finding]:
     try:
         async with asyncio.timeout(asking.seconds), _made(name, common, own, asking) as channel:
             if not asking.online or not isinstance(channel, Introduces):
@@ -96,6 +112,9 @@ async def _one(name: str, common: ChannelSettings, own: Mapping[str, Any], askin
         return [Finding("platform.silent", "warning", cause, _reach(common.kind, own))]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an adapter of others; the other channels are asked all the same
         return [failed(f"[channels.{name}]", error)]
+    with suppress(TypeError, ValueError):  # it does not tell
+        here, there = datetime.fromisoformat(asking.now()), datetime.fromisoformat(me.date)
+        drift[common.kind] = (here - there).total_seconds()
     who = f"[channels.{name}] is {me.name} ({me.id}) on {common.kind}"
     if me.remarks:
         return [Finding("platform.remark", "warning", f"{who}. {one}", edit(asking.file)) for one in me.remarks]

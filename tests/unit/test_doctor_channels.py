@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,18 @@ class TestPlatforms:
     async def test_nobody_is_asked_offline(self, asking: Asking, telegram: Telegram) -> None:
         assert list(await told(replace(asking, online=False), tg=on(telegram))) == ["channel.ok"]
         assert telegram.log == []
+
+    @plants("clock.off", "platform.ok")
+    async def test_a_clock_that_differs_from_theirs(self, asking: Asking, telegram: Telegram, discord: Discord) -> None:
+        other = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
+        for minutes, words in ((-10, "behind that of"), (10, "ahead of that of")):
+            moment = datetime.now(UTC) + timedelta(minutes=minutes)
+            for table in (on(telegram), other):
+                told_of = await told(replace(asking, now=moment.isoformat), one=table)
+                assert words in told_of["clock.off"].cause
+                assert re.search(r"\b(59\d|60\d) s\b", told_of["clock.off"].cause)
+        right = replace(asking, now=lambda: datetime.now(UTC).isoformat())
+        assert list(await told(right, tg=on(telegram), dc=other)) == ["platform.ok"]
 
     @plants("platform.refused")
     async def test_one_that_does_not_take_the_token(self, asking: Asking, telegram: Telegram) -> None:
