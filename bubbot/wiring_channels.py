@@ -15,13 +15,11 @@ from bubbot.gateway.line import LineRules
 from bubbot.gateway.outbound import Patience
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.settings import Settings
-from bubbot.settings_channels import UNHURRIED, ChannelSettings, GuildSettings, channel_settings
+from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, GuildSettings, channel_settings
 
 log = logging.getLogger(__name__)
 
 STDIN = "stdin"
-TOKENED = frozenset({"telegram", "discord"})
-"""Kinds of channel that are not started without a token."""
 WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Seconds between tries of a delivery; the last goes on."""
 Table = tuple[ChannelSettings, Mapping[str, Any]]

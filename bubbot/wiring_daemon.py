@@ -76,7 +76,13 @@ async def open_daemon(
         rules = {name: rules_of(common, settings, access) for name, (common, _) in tables.items()}
         found = [
             await maker.line(
-                maker.channel(name, {**own, "kind": common.kind}, partial(access.people, name)), rules[name]
+                maker.channel(
+                    name,
+                    {**own, "kind": common.kind},
+                    partial(access.people, name),
+                    overhears=common.overhears,
+                ),
+                rules[name],
             )
             for name, (common, own) in tables.items()
         ]

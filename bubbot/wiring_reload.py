@@ -147,7 +147,9 @@ class Reloader:
         if name not in self._tables or self._daemon.manager.states.get(name) != "running":
             return True
         (before, own_before), (after, own_after) = self._tables[name], table
-        return (before.kind, before.live, own_before) != (after.kind, after.live, own_after)
+        return own_before != own_after or any(
+            getattr(before, key) != getattr(after, key) for key in ("kind", "live", "overhears")
+        )
 
     def _check_door(self, plan: _Plan) -> None:
         """Channels that are called need the HTTP door, which is opened at the start, and each a path of its own."""
@@ -162,7 +164,8 @@ class Reloader:
     async def _line(self, name: str, table: Table, settings: Settings) -> Line:
         common, own = table
         maker, access = self._daemon.app.maker, self._daemon.access
-        channel = maker.channel(name, {**own, "kind": common.kind}, partial(access.people, name))
+        people = partial(access.people, name)
+        channel = maker.channel(name, {**own, "kind": common.kind}, people, overhears=common.overhears)
         try:
             return await maker.line(channel, rules_of(common, settings, access))
         except BaseException:

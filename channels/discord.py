@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bubbot.channel import Attachment, ChannelOptions, Health, Outbound, Part, Receipt, Receive
+from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Outbound, Part, Receipt, Receive
 from channels import discord_text
 from channels.discord_api import Api, Timing
 from channels.discord_files import fetch
 from channels.discord_interactions import Interactions
+from channels.discord_introduce import introduce
 from channels.discord_patience import Pace
 from channels.discord_run import Run
 from channels.discord_send import Sending
@@ -22,14 +23,15 @@ from channels.discord_slash import sync_commands
 
 
 class DiscordChannel:
-    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Finds`, `Reports` and `Dismisses`. Settings: `KEYS` of
-    `discord_settings`."""
+    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Finds`, `Reports`, `Dismisses` and `Introduces`. Settings:
+    `KEYS` of `discord_settings`."""
 
     def __init__(self, options: ChannelOptions, settings: DiscordSettings, timing: Timing, pace: Pace) -> None:
         self.name = options.name
         self._commands = options.commands
         self._settings = settings
         self._api = Api(settings, timing)
+        self._within = timing.introduction
         self._interactions = Interactions(self._api, timing)
         self._sending = Sending(self._api, settings, options.blob, self._interactions)
         self._run = Run(options, settings, self._api, self._interactions, sync=self._sync, pace=pace)
@@ -77,6 +79,10 @@ class DiscordChannel:
     def health(self) -> Health:
         """How the connection to the gateway is."""
         return self._run.health()
+
+    async def introduce(self) -> Introduction:
+        """Who the bot is; no connection to the gateway is made."""
+        return await introduce(self._api, self._settings, within=self._within)
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bubbot.channel import Attachment, ChannelOptions, Health, Outbound, Part, Receipt, Receive
+from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Outbound, Part, Receipt, Receive
 from channels import telegram_text
 from channels.telegram_api import UPDATES, Api, Timing
 from channels.telegram_errors import Refusal, Unreachable, refused_webhook
 from channels.telegram_files import fetch
 from channels.telegram_inbound import read_update, unparsed
+from channels.telegram_introduce import introduce
 from channels.telegram_menu import FIRST, set_menu
 from channels.telegram_poll import Persistent, poll
 from channels.telegram_send import Sending
@@ -31,7 +32,8 @@ BODY_LIMIT = 1_000_000
 
 
 class TelegramChannel:
-    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches` and `Reports`. Settings: `KEYS` of `telegram_settings`."""
+    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Reports` and `Introduces`. Settings: `KEYS` of
+    `telegram_settings`."""
 
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
         self.name = options.name
@@ -41,6 +43,7 @@ class TelegramChannel:
         self._api = Api(settings, timing)
         self._sending = Sending(self._api, settings, options.blob)
         self._now = options.now
+        self._overhears = options.overhears
         self._health = Health(ready=False, note="not connected yet")
 
     async def run(self, receive: Receive) -> None:
@@ -121,6 +124,11 @@ class TelegramChannel:
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """The bytes of a file that came with a message; Telegram's own servers hand out at most 20 MB."""
         return await fetch(self._api, attachment, limit, self_hosted=self._settings.self_hosted)
+
+    async def introduce(self) -> Introduction:
+        """Who the bot is; its webhook is left as it is."""
+        within = self._timing.introduction
+        return await introduce(self._api, self._settings, overhears=self._overhears, within=within)
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -87,7 +87,8 @@ class ChannelOptions:
 
     `settings`: the adapter's own keys of `[channels.<name>]` and nothing else, so that one it does not know is a mistake;
     values that come from the environment are text. `blob` reads a stored file by its digest, for a `File` to send;
-    `known` what is durable of this channel; `commands` the comma commands there are, for a menu, asked once `run` began.
+    `known` what is durable of this channel; `commands` the comma commands there are, for a menu, asked once `run` began;
+    `overhears`: what is not said to the bot matters, too, since some of its chats are in `always` or `listen`.
     """
 
     name: str
@@ -98,6 +99,7 @@ class ChannelOptions:
     blob: Callable[[str], Awaitable[bytes]] = no_blob
     known: Callable[[], Awaitable[Known]] = nothing_known
     commands: Callable[[], Sequence[CommandInfo]] = no_commands
+    overhears: bool = False
 
 
 def kept_aside(home: Path, session: str) -> Path:

@@ -80,7 +80,7 @@ def readers_that_overlap(path: Path) -> Iterator[None]:
 async def until(so: Callable[[], bool]) -> None:
     """The writer sees to the log after it has said that something is written."""
     async with asyncio.timeout(10):
-        while not so():
+        while not so():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
 
 

@@ -47,7 +47,7 @@ def application(asked: Asked) -> Json:
         "owner": {**shapes.user(bot.user), "id": str(bot.application_id - 1), "username": "owner"},
         "team": None,
         "redirect_uris": [],
-        "interactions_endpoint_url": None,
+        "interactions_endpoint_url": bot.endpoint,
         "role_connections_verification_url": None,
         "integration_types_config": {"0": {}, "1": {}},
         "approximate_guild_count": len(asked.world.guilds),

@@ -76,6 +76,8 @@ class Bot:
     presence_intent: bool = False
     content_intent: bool = True
     commands: list[Json] = field(default_factory=list)
+    endpoint: str | None = None
+    """Where Discord posts interactions instead of telling the gateway."""
 
     @property
     def id(self) -> int:
