@@ -26,7 +26,14 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from bubbot.errors import ConfigError
 from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
-from bubbot.settings_model import AttachmentSettings, HttpSettings, LogSettings, ScheduleSettings, Section
+from bubbot.settings_model import (
+    AttachmentSettings,
+    HealthSettings,
+    HttpSettings,
+    LogSettings,
+    ScheduleSettings,
+    Section,
+)
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
@@ -126,6 +133,7 @@ class Settings(BaseSettings):
     schedule: ScheduleSettings = ScheduleSettings()
     budget: BudgetSettings = BudgetSettings()
     http: HttpSettings = HttpSettings()
+    health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)

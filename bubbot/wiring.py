@@ -16,8 +16,9 @@ from typing import Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Channel, CommandInfo, Inbound, Reports, kept_aside
+from bubbot.channel import Channel, CommandInfo, Inbound, Role, kept_aside
 from bubbot.errors import ConfigError, ModelError
+from bubbot.gateway.activity import Activity
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.outbound import Deliverer
@@ -38,6 +39,7 @@ from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.recovery import Recovered, recover
+from bubbot.runtime.report import Report
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
@@ -59,6 +61,7 @@ from bubbot.turn import Turn, TurnResult
 from bubbot.views.attachments import IMAGES_SHOWN
 from bubbot.views.outbox import Intent
 from bubbot.wiring_budget import Purse, open_purse
+from bubbot.wiring_health import Overseen, Watch
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
 from bubbot.wiring_schedule import Timekeeping, timekeeping
@@ -92,7 +95,8 @@ class Wrap:
 class App:
     """A bot, ready to run: its lines by the name of their channel. `models` has the model of each session.
 
-    `opened` is the store itself, without wraps; `commands` are those people may type; `group` owns every long-lived task.
+    `opened` is the store itself, without wraps; `commands` are those people may type; `group` owns every long-lived task;
+    `watch` looks over it all.
     """
 
     store: TapeStore
@@ -104,6 +108,7 @@ class App:
     commands: Sequence[CommandInfo]
     group: asyncio.TaskGroup
     time: Timekeeping
+    watch: Watch
 
     @property
     def line(self) -> Line:
@@ -234,15 +239,16 @@ async def open_bot(
         purse = await open_purse(settings, lambda name: _service(store, name), given, by_name, texts)
         tape = _service(store, SCHEDULE_TAPE)
         kept = timekeeping(tape, by_name, settings.schedule, texts, now=now, new_id=new_id, zone=settings.bot.timezone)
-        ports = _Ports(store, models, by_name, workspace, texts, transcriber, kept, purse)
-        runtime, toolbox = _assembled(settings, home, ports, group, wrap)
+        ports = _Ports(store, opened, models, by_name, workspace, texts, transcriber, kept, purse)
+        watch, toolbox = _assembled(settings, home, ports, group, wrap)
         commands += typed_commands(toolbox, ports.texts)
-        yield App(store, opened, models, runtime, ports.lines, workspace, commands, group, kept)
+        yield App(store, opened, models, watch.runtime, ports.lines, workspace, commands, group, kept, watch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ports:
     store: TapeStore
+    opened: SqliteStore
     models: SessionModels
     lines: Mapping[str, Line]
     workspace: str
@@ -254,10 +260,15 @@ class _Ports:
 
 def _assembled(
     settings: Settings, home: Home, ports: _Ports, group: asyncio.TaskGroup, wrap: Wrap
-) -> tuple[AppRuntime, Toolbox]:
+) -> tuple[Watch, Toolbox]:
     store, lines, texts = ports.store, ports.lines, ports.texts
-    show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
-    toolbox, loop = _loop(settings, home, ports, wrap, show=show)
+    sink = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
+    show = Activity(sink, time.monotonic)
+
+    async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+        return await watch.told(role, direct=direct, own=own)
+
+    toolbox, loop = _loop(settings, home, ports, wrap, show=show, report=report)
 
     async def deliver(channel: str, intent: Intent) -> None:
         await lines[channel].deliver(intent)
@@ -282,13 +293,17 @@ def _assembled(
 
     runtime = AppRuntime({name: line.link for name, line in lines.items()}, deps, tape, group)
     for line in lines.values():
-        line.open_gate(runtime, texts)
-    return runtime, toolbox
+        line.open_gate(runtime, texts, activity=show, report=report)
+    over = Overseen(lines, runtime, show, ports.time.book, ports.purse.budget)
+    watch = Watch(ports.opened, home, over, settings, texts, now=now)
+    return watch, toolbox
 
 
-def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show) -> tuple[Toolbox, AgentLoop]:
+def _loop(
+    settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Show, report: Report
+) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
-    purse, models, channels = ports.purse, ports.models, {name: line.channel for name, line in ports.lines.items()}
+    purse, models = ports.purse, ports.models
     traces = [tape for line in ports.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
@@ -308,9 +323,7 @@ def _loop(settings: Settings, home: Home, ports: _Ports, wrap: Wrap, *, show: Sh
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            *status_tools(
-                models, lambda: {name: one.health() for name, one in channels.items() if isinstance(one, Reports)}
-            ),
+            *status_tools(models, report),
             reset_tool(traces, partial(_export, home), partial(_forget, home)),
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),

@@ -82,7 +82,9 @@ async def open_daemon(
     async with open_bot(settings, home, lines, wrap or Wrap(), address) as app:
         for name in tables:
             await app.lines[name].inbox.begin(timestamp(now()))
-        yield Daemon(app, made[0], ChannelManager(app.lines, app.runtime, Pace(random.random)), remote)
+        manager = ChannelManager(app.lines, app.runtime, Pace(random.random))
+        app.watch.standing = lambda: ({name: manager.states.get(name, "") for name in tables}, manager.refusals)
+        yield Daemon(app, made[0], manager, remote)
 
 
 def _tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mapping[str, Any]]]:

@@ -45,6 +45,7 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
     "run": Command("run the bot with every configured channel", "bubbot.cli.run"),
+    "status": Command("say how the running bot is", "bubbot.cli.status"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
     "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),

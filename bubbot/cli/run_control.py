@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bubbot.cli.setup import Setup
 from bubbot.cli.writing import Desk, answer
-from bubbot.control.codec import JsonObject
+from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import Peer
 from bubbot.errors import ModelError
 from bubbot.gateway.control import ControlServer
@@ -26,8 +26,12 @@ async def control(daemon: Daemon, made: Setup, path: Path) -> AsyncIterator[Cont
     async def command(_peer: Peer, body: JsonObject) -> JsonObject:
         return await answer(desk, body)
 
+    async def status(_peer: Peer, _body: JsonObject) -> JsonObject:
+        return {"snapshot": encode(await app.watch.snapshot())}
+
     remote = daemon.remote
-    server = ControlServer({**remote.handlers(_doors(daemon)), "command": command}, remote.left)
+    handlers = {**remote.handlers(_doors(daemon)), "command": command, "status": status}
+    server = ControlServer(handlers, remote.left)
     async with server.listening(path):
         yield server
 

@@ -24,7 +24,11 @@ def setup(args: argparse.Namespace, *, quiet: bool = True) -> Setup:
     home = Home(getattr(args, "home", None) or default_home())
     settings = load(home=home.path, config=getattr(args, "config", None))
     level = settings.log.level
-    log.setup("warning" if quiet and level == "info" else level, secrets=(*settings.secrets(), *environment_secrets()))
+    log.setup(
+        "warning" if quiet and level == "info" else level,
+        secrets=(*settings.secrets(), *environment_secrets()),
+        form=settings.log.format,
+    )
     return Setup(settings, home)
 
 

@@ -6,17 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from bubbot.errors import ChannelRefused
+from bubbot.gateway.health import State
 from bubbot.gateway.line import Line
 from bubbot.gateway.outbound import Spawn
 from bubbot.runtime.app import AppRuntime
 from bubbot.supervise import Pace, supervise
 
 log = logging.getLogger(__name__)
-
-State = Literal["running", "refused", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,10 @@ class ChannelManager:
                 async with asyncio.timeout(grace.deliveries):
                     await line.aclose()
             except Exception as error:  # the adapter is someone else's code, and the others have to be closed
-                name, extra = line.channel.name, {"action": "end.close"}
-                log.warning("the channel %s did not close: %s", name, error, exc_info=True, extra=extra)
+                name = line.channel.name
+                log.warning(
+                    "the channel %s did not close: %s", name, error, exc_info=True, extra={"action": "end.close"}
+                )
 
     async def _run(self, name: str, line: Line) -> None:
         try:
