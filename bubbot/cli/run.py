@@ -16,6 +16,7 @@ from typing import Any
 
 from bubbot.channel import Webhook
 from bubbot.cli.run_control import control
+from bubbot.cli.run_health import health
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused
@@ -56,7 +57,7 @@ async def _run(made: Setup) -> None:
 async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event) -> None:
     app, manager = daemon.app, daemon.manager
     left_open = await app.recover_all()
-    async with control(daemon, made, path) as server, _web_door(daemon, made):
+    async with control(daemon, made, path) as server, _web_door(daemon, made), health(lambda: app.watch, made):
         manager.start(app.group.create_task)
         keeping = daemon.keep_time()
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
