@@ -153,7 +153,8 @@ class _Handler(logging.StreamHandler[TextIO]):
         else:
             self._warnings += 1
         try:
-            told = printable(self.redactor(" ".join(record.getMessage().split())))
+            # Before the lines are put together, which can tear a secret apart, and after it, which can make one.
+            told = printable(self.redactor(" ".join(self.redactor(record.getMessage()).split())))
         except Exception:  # noqa: BLE001 - arguments that do not fit: `handleError` is about to say so
             return
         shown = told if len(told) <= REMEMBERED_LENGTH else f"{told[: REMEMBERED_LENGTH - 1]}…"
