@@ -23,6 +23,7 @@ from bubbot.wiring_health import left_behind, nobody_runs
 
 ANSWER = 5.0
 """Seconds a bot has to answer; one that does not is as good as none."""
+LONGEST = 3600.0
 AGAIN = 0.1
 WIDTH = 16
 
@@ -36,6 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--wait",
+        type=_seconds,
+        default=ANSWER,
+        metavar="SECONDS",
+        help="how long to wait for an answer, 5 where left out",
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing: the exit code tells")
 
 
@@ -45,8 +53,18 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_run(made, args))
 
 
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, at most {LONGEST:.0f}")
+    return found
+
+
 async def _run(made: Setup, args: argparse.Namespace) -> int:
-    found, trouble = await _asked(made.home)
+    found, trouble = await _asked(made.home, args.wait)
     if found is None:
         if args.quiet:  # nothing is read that nobody is told
             return 1
@@ -59,7 +77,7 @@ async def _run(made: Setup, args: argparse.Namespace) -> int:
     return 0 if found.healthy else 1
 
 
-async def _asked(home: Home) -> tuple[Snapshot | None, str]:
+async def _asked(home: Home, wait: float) -> tuple[Snapshot | None, str]:
     """What the running bot says, and what is wrong about it in one line; None where no bot answers."""
     if not is_held(home):
         return None, "No bot runs for this home; this is what its database says."
@@ -68,11 +86,11 @@ async def _asked(home: Home) -> tuple[Snapshot | None, str]:
     if pid is not None and address is None:
         return None, f"{who} writes to this home and is no daemon: a chat, or another command."
     try:
-        async with asyncio.timeout(ANSWER):
+        async with asyncio.timeout(wait):
             found = await _answer(home)
     except TimeoutError:
         return None, (
-            f"{who} holds this home and gave no answer within {ANSWER:.0f} seconds: it is starting, ending, or blocked."
+            f"{who} holds this home and gave no answer within {wait:g} seconds: it is starting, ending, or blocked."
         )
     deaf = [one.name for one in found.channels if not one.fine]
     return found, f"Not every channel receives: {', '.join(deaf)}." if deaf else ""
