@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -17,9 +18,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bubbot.home import Home, WriterLock
 from tests.botapi.server import Server
 from tests.docs.pages import ROOT
-from tests.e2e import bot
+from tests.e2e import bot, inside
 from tests.e2e.bot import sentence
 from tests.e2e.daemon import Daemon, configure, configured, running
 from tests.e2e.platforms import OnTelegram
@@ -198,6 +200,19 @@ def test_where_nobody_ever_talked_that_is_said_and_nothing_is_made(home: Path) -
     assert b"there is none yet" in done.stdout
     assert json.loads(bot.run(home, "status", "--json").stdout)["running"] is False
     assert [*home.iterdir()] == []
+
+
+def test_a_holder_of_the_lock_that_is_no_daemon_is_told_apart(home: Path) -> None:
+    home.mkdir()
+    with WriterLock(Home(home)):
+        done = bot.run(home, "status")
+    assert done.returncode == 1
+    assert done.stdout.decode().startswith(f"Process {os.getpid()} writes to this home and is no daemon")
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "soon"])
+def test_a_wait_that_is_none_is_refused(home: Path, given: str) -> None:
+    assert inside.run(home, "status", f"--wait={given}").returncode == 2
 
 
 def test_a_port_that_is_taken_is_one_sentence(home: Path) -> None:
