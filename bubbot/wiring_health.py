@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot import __version__
 from bubbot.budget import Budget
-from bubbot.channel import Health, Reports, Role
+from bubbot.channel import Channel, Health, Reports, Role
 from bubbot.errors import BubbotError
 from bubbot.gateway.activity import Activity
 from bubbot.gateway.health import (
@@ -47,6 +48,8 @@ from bubbot.texts import Texts
 from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView
 from bubbot.views.schedule import CountsView, Schedule, ScheduleView
 from bubbot.wiring_budget import plan_of
+
+log = logging.getLogger(__name__)
 
 BACKUPS = "backups"
 """Where the newest backup is looked for, below the home."""
@@ -96,7 +99,7 @@ class Watch:
         found = []
         for name, state in states.items():
             line = self.over.lines[name]
-            health = line.channel.health() if isinstance(line.channel, Reports) else Health(ready=state == "running")
+            health = _health(line.channel, state)
             note = redact(refusals.get(name) or health.note)
             found.append(ChannelState(name, state, health.ready, health.heard, note))
         return tuple(found)
@@ -132,6 +135,17 @@ class Watch:
             return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
         load = replace(found.load, running=max(0, found.load.running - own))
         return HealthTeller(self._texts, replace(found, load=load)).in_chat(role, direct=direct)
+
+
+def _health(channel: Channel, state: State) -> Health:
+    """How a channel's connection is; of one that does not report, running is ready."""
+    if not isinstance(channel, Reports):
+        return Health(ready=state == "running")
+    try:
+        return channel.health()
+    except Exception as error:  # the adapter is someone else's code; its defect must not keep the rest from being told
+        log.exception("a channel could not tell how it is", extra={"action": "health.defect", "channel": channel.name})
+        return Health(ready=False, note=type(error).__name__)
 
 
 def nobody_runs(settings: Settings, home: Home, now: Clock) -> Snapshot:

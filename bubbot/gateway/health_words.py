@@ -74,6 +74,8 @@ class HealthTeller:
                 return say("channel_refused", name=one.name, note=one.note or "?")
             case "ended":
                 return say("channel_ended", name=one.name)
+        if one.ready and one.note:
+            return say("channel_ready_but", name=one.name, note=one.note, heard=heard)
         if one.ready:
             return say("channel_ready", name=one.name, heard=heard)
         return say("channel_down", name=one.name, note=one.note or "?", heard=heard)

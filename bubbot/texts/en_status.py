@@ -7,6 +7,7 @@ from bubbot.texts.language import Sentence
 STATUS: dict[str, Sentence] = {
     "idle": "I am listening. {model} This conversation has {entries} entries on its tape.",
     "channel_ready": "{name}: receiving; last sign of life {heard}.",
+    "channel_ready_but": "{name}: receiving, but {note}; last sign of life {heard}.",
     "channel_down": "{name}: not receiving ({note}); last sign of life {heard}.",
     "channel_refused": "{name}: refused, and not tried again ({note}).",
     "channel_ended": "{name}: ended.",

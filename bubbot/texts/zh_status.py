@@ -7,6 +7,7 @@ from bubbot.texts.language import Sentence
 STATUS: dict[str, Sentence] = {
     "idle": "我在听。{model}这个对话的磁带上有 {entries} 条记录。",
     "channel_ready": "{name}：正在接收；最近一次收到信号：{heard}。",
+    "channel_ready_but": "{name}：正在接收，但{note}；最近一次收到信号：{heard}。",
     "channel_down": "{name}：未在接收（{note}）；最近一次收到信号：{heard}。",
     "channel_refused": "{name}：被拒绝，不再尝试（{note}）。",
     "channel_ended": "{name}：已结束。",

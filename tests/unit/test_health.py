@@ -197,6 +197,11 @@ class TestWords:
         assert found["undelivered"] == found["next firings"] == found["newest backup"] == ("none",)
         assert found["database"] == ("there is none yet",)
 
+    def test_a_channel_that_receives_with_something_amiss_says_what(self) -> None:
+        one = ChannelState("discord", "running", ready=True, note="what was missed cannot be fetched")
+        told = "discord: receiving, but what was missed cannot be fetched; last sign of life never."
+        assert rows(replace(FULL, channels=(one,)))["channels"] == (told,)
+
     def test_a_quarantine_is_told(self) -> None:
         assert rows(replace(FULL, quarantine="restored"))["quarantine"] == ("restored",)
 
