@@ -142,6 +142,8 @@ class Budget:
         tell: TellOwner = nobody,
     ) -> None:
         self.plan = plan or Plan()
+        self.settled: Callable[[Hold, str], None] = lambda _hold, _status: None
+        """Told of each call that is over: what it took, and how it ended."""
         self._tape = tape
         self._now = now
         self._new_id = new_id
@@ -158,6 +160,10 @@ class Budget:
     def spent(self, scope: str, name: str, period: str) -> Spent:
         """What was settled for one in a day or month that is not over."""
         return self._books.spent.get(Key(scope, name, period), NOTHING)
+
+    def totals(self) -> Mapping[Key, Spent]:
+        """What was settled in the days and months that are not over."""
+        return self._books.spent
 
     def held(self) -> tuple[Hold, ...]:
         """The reservations of calls that are under way."""
@@ -286,6 +292,7 @@ class Budget:
             await self._append(event(SETTLED, data, key=f"settled:{hold.call}"))
         finally:
             self._release(hold)
+        self.settled(took, made.status)
         return took
 
     def _cost(self, made: Call, usage: Usage) -> int | None:

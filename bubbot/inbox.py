@@ -6,7 +6,7 @@ One tape per channel instance, `bubbot/inbox/<channel>`. `docs/reference/tape-fo
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from bubbot.channel import Deletion, Edit, Inbound, Known, Moved, Reaction, Unparsed
@@ -51,6 +51,8 @@ class Inbox:
         self._tape = tape
         self._new_id = new_id
         self._unmarked: int | None = None
+        self.accepted: Callable[[], None] = lambda: None
+        """Told of each inbound that was made durable and had not come before."""
 
     @property
     def name(self) -> str:
@@ -68,7 +70,10 @@ class Inbox:
         nonce = self._new_id()
         entry = event(RECEIVED, inbound_data(inbound), key=inbound.external_id, accept=nonce)
         stored = await self._first(entry, nonce, also)
-        return Accepted(stored.id, inbound_from(stored.payload["data"])) if stored else None
+        if stored is None:
+            return None
+        self.accepted()
+        return Accepted(stored.id, inbound_from(stored.payload["data"]))
 
     async def _first(
         self, entry: TapeEntry, nonce: str, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})

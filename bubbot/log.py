@@ -1,7 +1,8 @@
 """Logs for the operator: stdlib logging on one stream, one line a record, with secrets taken out.
 
 A record's `action` is a short stable name given as `extra={"action": "turn.start"}` (else the name of its logger);
-other `extra` values follow as further `key=value` pairs.
+other `extra` values follow as further `key=value` pairs, or as members of the object where the form is JSON. The newest
+warnings and errors are remembered for whoever asks how the bot is.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import json
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TextIO
+from math import isfinite
+from typing import Any, Literal, TextIO
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 """The levels of `[log] level`."""
@@ -24,12 +28,39 @@ REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
 """Secrets with fewer characters are not searched for: they would tear ordinary words apart."""
 
+REMEMBERED = 10
+"""Warnings and errors that are remembered, the newest of them."""
+REMEMBERED_LENGTH = 300
+"""Characters of the message of each."""
+
+Form = Literal["auto", "text", "keyvalue", "json"]
+"""How a record is written; `auto`: for people on a terminal, else as `key=value` pairs."""
+
 _OURS = ("bubbot", "channels")
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "action", "taskName"}
 _SLASHES = r"\\*+"
 _SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _session: ContextVar[str | None] = ContextVar("session", default=None)
 _turn: ContextVar[str | None] = ContextVar("turn", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A warning or an error that was logged: when (ISO 8601 in UTC), and what it said, on one line without secrets."""
+
+    time: str
+    level: str
+    action: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """How many warnings and errors were logged since `setup`, and the newest of them, oldest first."""
+
+    warnings: int = 0
+    errors: int = 0
+    newest: tuple[Remembered, ...] = ()
 
 
 @contextmanager
@@ -43,21 +74,30 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
             var.reset(token)
 
 
-def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = ()) -> None:
+def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = (), form: Form = "auto") -> None:
     """Logs from `level` (a key of `LEVELS`) to `stream`, without the `secrets`.
 
     No stream stands for stderr, also where that is replaced later: a line editor prints what comes there above itself.
-    `key=value` lines, or a form for people where the stream is a terminal now. Libraries are heard from WARNING on.
+    `auto` looks whether the stream is a terminal now. Libraries are heard from WARNING on.
     A second call replaces the first; handlers of others stay. Raises `KeyError` for an unknown level.
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(old)
-    root.addHandler(_Handler(stream, threshold, Redactor(secrets)))
+    root.addHandler(_Handler(stream, threshold, Redactor(secrets), form))
     root.setLevel(max(threshold, logging.WARNING))
     for name in _OURS:
         logging.getLogger(name).setLevel(threshold)
+
+
+def renew(level: str, secrets: Sequence[str]) -> None:
+    """Another level, and more secrets: what was secret once is not shown later either. What was warned of is kept."""
+    if handler := _installed():
+        handler.renew(LEVELS[level], Redactor((*handler.redactor.secrets, *secrets)))
+        logging.getLogger().setLevel(max(LEVELS[level], logging.WARNING))
+        for name in _OURS:
+            logging.getLogger(name).setLevel(LEVELS[level])
 
 
 def is_set_up() -> bool:
@@ -65,16 +105,16 @@ def is_set_up() -> bool:
     return _installed() is not None
 
 
-def known_secrets() -> tuple[str, ...]:
-    """The secrets `setup` was told last: what was secret once is not shown later either."""
-    handler = _installed()
-    return handler.redactor.secrets if handler else ()
-
-
 def redact(text: str) -> str:
     """The text without the secrets `setup` was told; unchanged before."""
     handler = _installed()
     return handler.redactor(text) if handler else text
+
+
+def remarks() -> Remarks:
+    """What had to be warned of since `setup`; nothing before."""
+    handler = _installed()
+    return handler.remarks() if handler else Remarks()
 
 
 class Redactor:
@@ -94,17 +134,49 @@ class Redactor:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor) -> None:
+    def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor, form: Form) -> None:
         super().__init__(stream or sys.stderr)
         self.redactor = redactor
         self._threshold = threshold
         self._follows = stream is None
-        self.setFormatter(_Plain(redactor) if self.stream.isatty() else _KeyValue(redactor))
+        self._newest: deque[Remembered] = deque(maxlen=REMEMBERED)
+        self._warnings = self._errors = 0
+        if form == "auto":
+            form = "text" if self.stream.isatty() else "keyvalue"
+        self._form = {"text": _Plain, "keyvalue": _KeyValue, "json": _Json}[form]
+        self.setFormatter(self._form(redactor))
+
+    def renew(self, threshold: int, redactor: Redactor) -> None:
+        """Goes by these from now on."""
+        with self.lock or nullcontext():
+            self._threshold, self.redactor = threshold, redactor
+            self.setFormatter(self._form(redactor))
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._follows:
             self.stream = sys.stderr
+        if record.levelno >= logging.WARNING:
+            self._remember(record)
         super().emit(record)
+
+    def remarks(self) -> Remarks:
+        """What was warned of so far."""
+        with self.lock or nullcontext():  # other threads log, too
+            return Remarks(self._warnings, self._errors, tuple(self._newest))
+
+    def _remember(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            self._errors += 1
+        else:
+            self._warnings += 1
+        try:
+            # Before the lines are put together, which can tear a secret apart, and after it, which can make one.
+            told = printable(self.redactor(" ".join(self.redactor(record.getMessage()).split())))
+        except Exception:  # noqa: BLE001 - arguments that do not fit: `handleError` is about to say so
+            return
+        shown = told if len(told) <= REMEMBERED_LENGTH else f"{told[: REMEMBERED_LENGTH - 1]}…"
+        action = self.redactor(_action(record))
+        self._newest.append(Remembered(_instant(record), record.levelname.lower(), action, shown))
 
     def filter(self, record: logging.LogRecord) -> bool:
         # Here and not only on loggers: some libraries set the level of their own.
@@ -124,30 +196,27 @@ class _Form(logging.Formatter):
         super().__init__()
         self._redact = redactor
 
-    def _pairs(self, record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+    def _values(self, record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
         """Everything after the message: the ids, then what the call gave."""
         for name, value in (("session", _session.get()), ("turn", _turn.get())):
             if value is not None:
                 yield name, value
-        for name, value in vars(record).items():
-            if name not in _USUAL:
-                yield name, str(value)
+        yield from ((name, value) for name, value in vars(record).items() if name not in _USUAL)
+
+    def _pairs(self, record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+        return ((name, str(value)) for name, value in self._values(record))
 
     def _trace(self, record: logging.LogRecord) -> str:
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text or ""
         return "\n".join(filter(None, (trace, record.stack_info)))
 
-    def _action(self, record: logging.LogRecord) -> str:
-        return str(getattr(record, "action", record.name))
-
 
 class _KeyValue(_Form):
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         pairs = [
-            ("time", time.replace("+00:00", "Z")),
+            ("time", _instant(record)),
             ("level", record.levelname.lower()),
-            ("action", self._action(record)),
+            ("action", _action(record)),
             ("message", record.getMessage()),
             *self._pairs(record),
         ]
@@ -161,9 +230,53 @@ class _Plain(_Form):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         pairs = " ".join(f"{key}={_value(self._redact(text))}" for key, text in self._pairs(record))
-        head = f"{time} {record.levelname.lower():<7} {self._action(record)}: {record.getMessage()}"
+        head = f"{time} {record.levelname.lower():<7} {_action(record)}: {record.getMessage()}"
         text = "\n".join(filter(None, (" ".join(filter(None, (head, pairs))), self._trace(record))))
         return printable(self._redact(text), keep="\n")
+
+
+class _Json(_Form):
+    def format(self, record: logging.LogRecord) -> str:
+        head = {"time": _instant(record), "level": record.levelname.lower(), "action": self._redact(_action(record))}
+        found: dict[str, Any] = {**head, "message": self._redact(record.getMessage())}
+        for name, value in self._values(record):
+            key = self._redact(name)
+            while key in found or key == "exception":
+                key += "_"
+            found[key] = self._plain(value)
+        if trace := self._trace(record):
+            found["exception"] = self._redact(trace)
+        line = _object(found)
+        # Redacted value by value, so that a line stays JSON. Where a secret shows itself only between two values, or by
+        # their escapes, the line itself is no more than a message; and nothing, where even that would show it.
+        for message in (self._redact(line), REDACTED):
+            if self._redact(line) == line:
+                break
+            line = _object({**head, "message": message})
+        return line
+
+    def _plain(self, value: object) -> Any:
+        """A value of JSON without secrets: numbers and the like as they are, everything else as text."""
+        text = str(value)
+        told = self._redact(text)
+        as_it_is = value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value))
+        return value if as_it_is and told == text else told
+
+
+def _object(members: dict[str, Any]) -> str:
+    """A JSON object on one line, with escapes for what is not printable."""
+    text = json.dumps(members, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def _instant(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _action(record: logging.LogRecord) -> str:
+    return str(getattr(record, "action", record.name))
 
 
 def _installed() -> _Handler | None:

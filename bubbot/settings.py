@@ -1,12 +1,10 @@
 """The settings: one frozen object out of `config.toml`, the environment, secret files and systemd credentials.
 
-The one file that reads the environment. Later sources win: the file, then credentials, then the environment.
+Later sources win: the file, then credentials, then the environment.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +16,14 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from bubbot.environment import PREFIX, SECRET_KEY, variables
 from bubbot.errors import ConfigError
 from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
 from bubbot.settings_model import (
     AttachmentSettings,
     ContextSettings,
+    HealthSettings,
     HttpSettings,
     LogSettings,
     MemorySettings,
@@ -36,7 +36,6 @@ from bubbot.settings_model import ToolSettings as ToolSettings  # noqa: PLC0414
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
     Language,
-    Level,
     Name,
     OptionalPath,
     OptionalWhole,
@@ -44,12 +43,8 @@ from bubbot.settings_values import (
     wanted,
 )
 
-PREFIX = "BUBBOT_"
-"""What the name of every environment variable of bubbot begins with."""
 PERSONA_LIMIT = 256_000
 """The largest persona file, in bytes."""
-
-_SECRET_KEY = re.compile(r"(^|_)(token|secret|password|key)$")
 
 
 class BotSettings(Section):
@@ -102,6 +97,7 @@ class Settings(BaseSettings):
     schedule: ScheduleSettings = ScheduleSettings()
     budget: BudgetSettings = BudgetSettings()
     http: HttpSettings = HttpSettings()
+    health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
@@ -153,28 +149,6 @@ def describe() -> Iterator[Setting]:
             yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
 
 
-def named_home() -> Path | None:
-    """The home folder that `$BUBBOT_HOME` names, absolute. Raises `ConfigError` for `~nobody`."""
-    return default_home() if variables().get("BUBBOT_HOME") else None
-
-
-def default_home() -> Path:
-    """The home folder: `$BUBBOT_HOME`, else `$XDG_DATA_HOME/bubbot`, else `~/.local/share/bubbot`; absolute.
-
-    Raises `ConfigError` where the folder of the user cannot be found out.
-    """
-    try:
-        if home := variables().get("BUBBOT_HOME"):
-            return Path(home).expanduser().absolute()
-        data = Path(variables().get("XDG_DATA_HOME", ""))
-        # The specification says that a relative path there is to be ignored.
-        return (data if data.is_absolute() else Path.home() / ".local" / "share") / "bubbot"
-    except RuntimeError as error:
-        raise ConfigError(
-            f"The home folder cannot be found out ({error}): name it with --home or BUBBOT_HOME."
-        ) from None
-
-
 def load(*, home: Path, config: Path | None = None) -> Settings:
     """The settings of the home folder `home`, or of the file `config`, which must then exist.
 
@@ -205,60 +179,6 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
     return settings
 
 
-def environment_secrets() -> tuple[str, ...]:
-    """The values of all variables that are named like a secret: providers' keys are taken from there by litellm."""
-    return tuple(value for name, value in variables().items() if value and _SECRET_KEY.search(name.lower()))
-
-
-def logging_environment() -> tuple[str, tuple[str, ...]]:
-    """The level of `BUBBOT_LOG__LEVEL` ("info" where it is none) and the secrets among the variables of bubbot.
-
-    For the crash that comes before the settings are loaded; raises nothing.
-    """
-    ours = {name.upper(): value for name, value in variables().items() if name.upper().startswith(PREFIX)}
-    level = ours.get("BUBBOT_LOG__LEVEL", "").lower()
-    secrets = tuple(value for name, value in ours.items() if _SECRET_KEY.search(name.lower()))
-    return level if level in get_args(get_args(Level)[0]) else "info", secrets
-
-
-def terminal_style() -> str:
-    """What the terminal wants by its environment: `dumb` (lines only), `plain` (no colours) or `colour`."""
-    dumb, plain = variables().get("TERM", "dumb") == "dumb", variables().get("NO_COLOR")
-    return "dumb" if dumb else "plain" if plain else "colour"
-
-
-def runtime_folder() -> Path | None:
-    """The user's own folder for sockets (`XDG_RUNTIME_DIR`); None where the system has none."""
-    named = variables().get("XDG_RUNTIME_DIR")
-    return Path(named) if named else None
-
-
-def unit_folder() -> Path:
-    """Where a user's own services are: `$XDG_CONFIG_HOME/systemd/user`, else `~/.config/systemd/user`.
-
-    Raises `ConfigError` where the folder of the user cannot be found out.
-    """
-    named = Path(variables().get("XDG_CONFIG_HOME", ""))
-    try:
-        return (named if named.is_absolute() else Path.home() / ".config") / "systemd" / "user"
-    except RuntimeError as error:
-        raise ConfigError(f"The folder of this user cannot be found out ({error}): set HOME.") from None
-
-
-def service_manager(pid: int) -> tuple[str, float | None]:
-    """Where a service manager such as systemd wants to hear from process `pid` (`NOTIFY_SOCKET`; empty: nowhere), and
-    how many seconds it bears to hear nothing (`WATCHDOG_USEC`; None: any number, or another process is meant)."""
-    address, most, meant = (variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
-    watched = most.isascii() and most.isdigit() and int(most) > 0 and meant in ("", str(pid))
-    return (address if address[:1] in ("/", "@") else ""), int(most) / 1e6 if watched else None
-
-
-def left_behind() -> tuple[str, ...]:
-    """The names of variables that count here and that a service does not see: settings, and keys of providers."""
-    named = (name for name, value in variables().items() if value and name != "BUBBOT_HOME")
-    return tuple(sorted(name for name in named if name.startswith(PREFIX) or name.endswith("_API_KEY")))
-
-
 _SECTIONS: Mapping[str, type[Section]] = {
     name: field.annotation
     for name, field in Settings.model_fields.items()
@@ -271,11 +191,6 @@ _SINGLE = {section: f"{PREFIX}{section}__<KEY>".upper() for section in _TABLES} 
     for section, model in _SECTIONS.items()
     for key in model.model_fields
 }
-
-
-def variables() -> Mapping[str, str]:
-    """The environment, as it is now."""
-    return os.environ  # noqa: TID251 - this is the file that may
 
 
 def _variable(path: Keys) -> str:
@@ -381,7 +296,7 @@ def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _secrets_in(value)
-        elif isinstance(value, str) and _SECRET_KEY.search(key):
+        elif isinstance(value, str) and SECRET_KEY.search(key):
             yield value
 
 
@@ -395,5 +310,5 @@ def _kind(path: Keys) -> object:
 
 def _is_secret(path: Keys) -> bool:
     if len(path) == 3 and path[0] == "channels":
-        return _SECRET_KEY.search(path[2]) is not None
+        return SECRET_KEY.search(path[2]) is not None
     return _kind(path) is SecretStr

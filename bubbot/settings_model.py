@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bubbot.settings_values import DAY, Address, Level, Name, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
+from bubbot.settings_values import (
+    DAY,
+    Address,
+    Level,
+    LogForm,
+    Name,
+    Names,
+    Number,
+    OptionalPath,
+    OptionalWhole,
+    Secret,
+    Whole,
+)
 
 
 class Section(BaseModel):
@@ -143,7 +155,22 @@ class HttpSettings(Section):
     port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
 
 
+class HealthSettings(Section):
+    """`[health]`: where programs ask how the bot is, over HTTP; nothing listens where `port` is not set."""
+
+    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
+    port: OptionalWhole = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="The port of `/live`, `/ready` and `/metrics`; 0 for any that is free.",
+    )
+
+
 class LogSettings(Section):
     """`[log]`: what the operator reads on stderr."""
 
     level: Level = Field(default="info", description="The least level that is logged.")
+    format: LogForm = Field(
+        default="auto", description="The form of a line; `auto`: `text` on a terminal, else `keyvalue`."
+    )

@@ -89,6 +89,7 @@ Ids = list[Id]
 Zone = Annotated[str, AfterValidator(_zone)]
 Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+LogForm = Annotated[Literal["auto", "text", "keyvalue", "json"], BeforeValidator(_lower)]
 
 
 def wanted(field: FieldInfo) -> str:

@@ -66,7 +66,7 @@ async def supervise(
                 wait,
                 extra={"action": "supervise.failed", "work": name},
             )
-            log.debug("the traceback", exc_info=True)
+            log.debug("the traceback", exc_info=True, extra={"action": "supervise.failed"})
         await sleep(wait)
 
 

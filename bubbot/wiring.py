@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from bubbot.channel import Channel, CommandInfo, Inbound
+from bubbot.channel import Channel, CommandInfo, Inbound, Role
 from bubbot.errors import ConfigError, ModelError
+from bubbot.gateway.activity import Activity
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.outbound import Deliverer
@@ -24,6 +26,7 @@ from bubbot.models.lazy import LazyModel
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.places import Places
+from bubbot.runtime.preview import show_nothing
 from bubbot.runtime.recovery import Recovered, recover
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
@@ -38,6 +41,7 @@ from bubbot.turn import TurnResult
 from bubbot.views.outbox import Intent
 from bubbot.wiring_budget import Purse, open_purse
 from bubbot.wiring_channels import STDIN
+from bubbot.wiring_health import Overseen, Watch
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import ModelSet, choose_models, turns_at_once
 from bubbot.wiring_schedule import Timekeeping, timekeeping
@@ -71,7 +75,7 @@ class App:
     """A bot, ready to run: its lines by the name of their channel.
 
     `opened` is the store itself, without wraps; `sets` are its models, of which the newest counts; `commands` are those
-    people may type; `group` owns every long-lived task; `maker` makes further lines.
+    people may type; `group` owns every long-lived task; `maker` makes further lines; `watch` looks over it all.
     """
 
     store: TapeStore
@@ -86,6 +90,7 @@ class App:
     shared: Shared
     purse: Purse
     wrap: Wrap
+    watch: Watch
 
     @property
     def models(self) -> SessionModels:
@@ -221,14 +226,23 @@ async def open_bot(
         by_name = {line.channel.name: line for line in await lines(maker)}
         purse = await open_purse(settings, maker.service, given, by_name, texts)
         kept = timekeeping(maker.service(SCHEDULE_TAPE), by_name, settings, texts, given)
-        shared = Shared(home, by_name, texts, kept, Places(turns_at_once(settings)), given, wrap.tools)
+
+        async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+            return await watch.told(role, direct=direct, own=own)
+
+        activity, places = Activity(show_nothing, time.monotonic), Places(turns_at_once(settings))
+        shared = Shared(home, by_name, texts, kept, places, given, activity, report, wrap.tools)
         deps, toolbox = make_turns(settings, shared, models[0], purse)
         links = {name: line.link for name, line in by_name.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
         for line in by_name.values():
-            line.open_gate(runtime, texts)
+            line.open_gate(runtime, texts, activity=activity, report=report)
         commands += typed_commands(toolbox, texts)
-        yield App(store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap)
+        over = Overseen(by_name, runtime, activity, kept.book, purse.budget)
+        watch = Watch(opened, home, over, settings, texts, now=now)
+        yield App(
+            store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap, watch
+        )
 
 
 async def _close(models: Sequence[ModelSet]) -> None:

@@ -93,6 +93,10 @@ async def open_daemon(
         for name in () if held else configured:
             await app.lines[name].inbox.begin(timestamp(now()))
         manager = ChannelManager(app.lines, app.runtime, Pace(random.random))
+        app.watch.standing = lambda: (
+            {name: manager.states.get(name, "") for name in app.lines if name != remote.name},
+            manager.refusals,
+        )
         yield Daemon(app, made[0], manager, remote, held[0] if held else None)
 
 

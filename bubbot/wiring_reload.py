@@ -175,7 +175,7 @@ class Reloader:
 
     async def _taken_over(self, plan: _Plan) -> None:
         app, manager, settings = self._daemon.app, self._daemon.manager, plan.settings
-        logs.setup(settings.log.level, secrets=(*self.current.secrets(), *settings.secrets(), *logs.known_secrets()))
+        logs.renew(settings.log.level, settings.secrets())
         added = [name for name in plan.fresh if name not in app.lines]
         for name in plan.ended:
             await manager.stop_one(name, self._grace.deliveries)
@@ -198,6 +198,7 @@ class Reloader:
         if plan.models is not None:
             app.sets.append(plan.models)
         toolbox = await self._renewed(settings)
+        app.watch.settings = settings
         app.commands[:] = typed_commands(toolbox, app.shared.texts)
         self.current, self._tables = settings, dict(plan.tables)
         for name in plan.fresh:
@@ -214,7 +215,7 @@ class Reloader:
         deps, toolbox = make_turns(settings, app.shared, app.sets[-1], app.purse)
         app.runtime.renew({name: line.link for name, line in app.lines.items()}, deps)
         for line in app.lines.values():
-            line.open_gate(app.runtime, app.shared.texts)
+            line.open_gate(app.runtime, app.shared.texts, activity=app.shared.activity, report=app.shared.report)
         return toolbox
 
     async def _begin(self, name: str, *, added: bool) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Reports, kept_aside
+from bubbot.channel import kept_aside
 from bubbot.errors import ModelError
+from bubbot.gateway.activity import Activity
 from bubbot.gateway.line import Line
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home
@@ -26,6 +27,7 @@ from bubbot.runtime.models import SessionModels
 from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
+from bubbot.runtime.report import Report
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
@@ -50,7 +52,8 @@ from bubbot.wiring_schedule import Timekeeping
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What stays as it is when the settings change. `lines` is always that of the moment; `tools` are added to ours."""
+    """What stays as it is when the settings change. `lines` is always that of the moment; `activity` knows what turns do,
+    `report` tells how the bot is; `tools` are added to ours."""
 
     home: Home
     lines: Mapping[str, Line]
@@ -58,13 +61,16 @@ class Shared:
     time: Timekeeping
     places: Places
     given: Given
+    activity: Activity
+    report: Report
     tools: Sequence[Tool] = ()
 
 
 def make_turns(settings: Settings, shared: Shared, models: ModelSet, purse: Purse) -> tuple[SessionDeps, Toolbox]:
     """What every session is given, as these settings have it. Raises `ConfigError`."""
     lines, texts = shared.lines, shared.texts
-    show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
+    show = shared.activity
+    show.show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
     toolbox, loop = _loop(settings, shared, models.sessions, purse, show=show)
 
     async def deliver(channel: str, intent: Intent) -> None:
@@ -92,7 +98,6 @@ def _loop(
     settings: Settings, shared: Shared, models: SessionModels, purse: Purse, *, show: Show
 ) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
-    channels = {name: line.channel for name, line in shared.lines.items()}
     traces = [tape for line in shared.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = Composer(
@@ -112,9 +117,7 @@ def _loop(
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            *status_tools(
-                models, lambda: {name: one.health() for name, one in channels.items() if isinstance(one, Reports)}
-            ),
+            *status_tools(models, shared.report),
             reset_tool(traces, partial(_export, shared), partial(_forget, shared.home)),
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),

@@ -109,7 +109,7 @@ class Interactions:
                 await self._callback(one, NOW, {"content": DONE, "flags": FOR_ONE})
                 one.state = "dead"
             except (Refusal, Unreachable) as error:
-                log.debug("a command was not confirmed: %s", error)
+                log.debug("a command was not confirmed: %s", error, extra={"action": "discord.confirm"})
 
     async def answer(self, number: str, key: str, payload: dict[str, Any], files: Sequence[Upload] = ()) -> str | None:
         """Answers an interaction and returns the id of the message; None where an ordinary message has to do it:
@@ -189,7 +189,7 @@ class Interactions:
             try:
                 await self._api.call("DELETE", one.original)
             except (Refusal, Unreachable) as error:
-                log.debug("a notice was not taken back: %s", error)
+                log.debug("a notice was not taken back: %s", error, extra={"action": "discord.notice"})
 
     async def _first(self, one: _Living, payload: dict[str, Any], files: Sequence[Upload]) -> str:
         if files:
@@ -230,9 +230,9 @@ class Interactions:
             elif _over(error):
                 self._end(one, error)
             else:
-                log.debug("a notice was refused: %s", error)
+                log.debug("a notice was refused: %s", error, extra={"action": "discord.notice"})
         except Unreachable as error:
-            log.debug("a notice was not shown: %s", error)
+            log.debug("a notice was not shown: %s", error, extra={"action": "discord.notice"})
 
     async def _callback(self, one: _Living, kind: int, payload: dict[str, Any] | None) -> Any:
         body: dict[str, Any] = {"type": kind} if payload is None else {"type": kind, "data": payload}
@@ -258,7 +258,7 @@ class Interactions:
 
     def _end(self, one: _Living, error: Refusal) -> None:
         one.state = "dead"
-        log.debug("an interaction is over: %s", error)
+        log.debug("an interaction is over: %s", error, extra={"action": "discord.interaction"})
 
     def _forget(self, one: _Living) -> None:
         self._living.pop(one.id, None)

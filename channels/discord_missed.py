@@ -124,7 +124,9 @@ class Missed:
         try:
             place = await ask
         except Refusal as error:
-            log.debug("channel %s: a chat is not looked at: %s", self._channel, error.text)
+            log.debug(
+                "channel %s: a chat is not looked at: %s", self._channel, error.text, extra={"action": "discord.missed"}
+            )
             return
         if place is not None and place.id not in self._looked:
             self._looked.add(place.id)
@@ -168,7 +170,13 @@ class Missed:
         try:
             found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": room})
         except Refusal as error:
-            log.debug("channel %s: the messages of chat %s cannot be read: %s", self._channel, chat, error.text)
+            log.debug(
+                "channel %s: the messages of chat %s cannot be read: %s",
+                self._channel,
+                chat,
+                error.text,
+                extra={"action": "discord.missed"},
+            )
             return []
         listed = found if isinstance(found, list) else []
         return sorted(((_number(one), one) for one in listed), key=lambda one: one[0])

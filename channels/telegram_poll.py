@@ -41,7 +41,10 @@ class Outage:
         if not self._failures:
             self._since = self._timing.monotonic()
             log.warning(
-                "channel %s: Telegram cannot be used: %s", self._channel, _words(error), extra=_action("offline")
+                "channel %s: Telegram cannot be used: %s",
+                self._channel,
+                _words(error),
+                extra={"action": "telegram.offline"},
             )
         self._failures += 1
         most = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.longest_wait)
@@ -56,17 +59,13 @@ class Outage:
             seconds = self._timing.monotonic() - self._since
             log.info(
                 "channel %s: Telegram can be used again after %.0f s and %d tries",
-                self._channel, seconds, self._failures, extra=_action("online"),
+                self._channel, seconds, self._failures, extra={"action": "telegram.online"},
             )  # fmt: skip
         self._failures = 0
 
 
 def _words(error: Refusal | Unreachable) -> str:
     return f"{error.code}, {error.description}" if isinstance(error, Refusal) else str(error)
-
-
-def _action(name: str) -> dict[str, str]:
-    return {"action": f"telegram.{name}"}
 
 
 class Conflicts:
@@ -90,7 +89,7 @@ class Conflicts:
             self._first = now
             log.warning(
                 "channel %s: another program polls this bot; trying for %.0f s",
-                self._channel, self._timing.conflict_grace, extra=_action("conflict"),
+                self._channel, self._timing.conflict_grace, extra={"action": "telegram.conflict"},
             )  # fmt: skip
         self._last = now
         if now - self._first >= self._timing.conflict_grace:
@@ -104,7 +103,7 @@ class Conflicts:
         self._removed = True
         log.warning(
             "channel %s: a webhook was set for this bot and is removed; messages that wait are kept",
-            self._channel, extra=_action("webhook_removed"),
+            self._channel, extra={"action": "telegram.webhook_removed"},
         )  # fmt: skip
 
 

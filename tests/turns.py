@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Attachment, Health, Inbound, Outbound, Part, Receipt, Receive, Role, Sender, no_blob
+from bubbot.channel import Attachment, Inbound, Outbound, Part, Receipt, Receive, Role, Sender, no_blob
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
+from bubbot.gateway.activity import Activity
 from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules, make_line
@@ -33,6 +34,7 @@ from bubbot.runtime.models import SessionModels
 from bubbot.runtime.places import Places
 from bubbot.runtime.preview import Show, show_nothing
 from bubbot.runtime.recovery import Recovered, recover
+from bubbot.runtime.report import Report, no_report
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -43,7 +45,7 @@ from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
 from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
-from bubbot.tools.model import model_tool, no_health, status_tools
+from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
@@ -185,7 +187,7 @@ class Options:
     max_file: int = 1_000_000
     rules: LineRules | None = None
     clock: SteppingClock | None = None
-    health: Callable[[], Mapping[str, Health]] = no_health
+    report: Report = no_report
     meter: Meter | None = None
 
 
@@ -319,14 +321,13 @@ async def _bench(
     line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task)
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
-    show = options.show
+    shown = options.show
     if line.previews is not None and options.show is show_nothing:
-        show = PreviewSink({channel.name: line.previews})
-    exported: dict[str, str] = {}
-    forgotten: list[str] = []
+        shown = PreviewSink({channel.name: line.previews})
+    show = Activity(shown, asyncio.get_running_loop().time)
+    exported, forgotten = dict[str, str](), list[str]()
     channel.blob = outgoing(store, outbox, lambda session: session)
-    made = replace(options, show=show)
-    loop, toolbox = _loop(model, made, (inbox.name, outbox.name), exported, forgotten)
+    loop, toolbox = _loop(model, replace(options, show=show), (inbox.name, outbox.name), exported, forgotten)
     deps = SessionDeps(
         loop=loop,
         now=clock,
@@ -340,7 +341,7 @@ async def _bench(
         intake=options.intake,
     )
     app = AppRuntime({channel.name: line.link}, deps, lambda session: session_service(service, session), group)
-    line.open_gate(app, options.texts)
+    line.open_gate(app, options.texts, activity=show, report=options.report)
     tapes, ports = (exported, forgotten), (line.deliverer, line.gate)
     return Bench(store, model, channel, line, app, inbox, outbox, *ports, toolbox, *tapes, service, new_id)
 
@@ -361,7 +362,7 @@ def _loop(
             *session_tools(),
             context_tool(composer),
             model_tool(models),
-            *status_tools(models, options.health),
+            *status_tools(models, options.report),
             reset_tool(traces, export, forgotten.append),
             *tape_tools(),
             *memory_tools(retention_days=30, recent_days=7),

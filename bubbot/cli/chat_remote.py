@@ -13,7 +13,7 @@ from bubbot.channel import Channel, ChannelOptions, CommandInfo, Stop, no_comman
 from bubbot.cli.setup import Setup
 from bubbot.control.chat import ChatEnd, SentFiles
 from bubbot.control.client import connected, until_gone
-from bubbot.settings import terminal_style
+from bubbot.environment import terminal_style
 from bubbot.tape.entry import timestamp
 from bubbot.texts import Texts
 from bubbot.wiring import new_id, now

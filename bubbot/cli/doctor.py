@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 from bubbot import __version__, log
 from bubbot.doctor.checkup import Checkup, examine
+from bubbot.environment import default_home, environment_secrets
 from bubbot.home import Home
-from bubbot.settings import default_home, environment_secrets
 from bubbot.wiring import new_id, now
 
 HEALTHY, ILL = 0, 1

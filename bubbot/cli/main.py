@@ -54,6 +54,7 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
     "run": Command("run the bot with every configured channel", "bubbot.cli.run"),
+    "status": Command("say how the running bot is", "bubbot.cli.status"),
     "reload": Command("let the running bot take over changed settings", "bubbot.cli.reload"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
     "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
@@ -183,7 +184,7 @@ def _log_traceback(error: Exception) -> None:
     # Loaded here, because only a command that failed early has neither logging nor settings yet.
     if not log.is_set_up():
         with suppress(ImportError):
-            level, secrets = import_module("bubbot.settings").logging_environment()
+            level, secrets = import_module("bubbot.environment").logging_environment()
             log.setup(level, secrets=secrets)
     logging.getLogger("bubbot.cli").debug("The traceback.", exc_info=error, extra={"action": "cli.failed"})
 

@@ -17,14 +17,15 @@ from tempfile import gettempdir
 from typing import Any
 
 from bubbot.cli.run_control import control
+from bubbot.cli.run_health import health
 from bubbot.cli.run_service import reported, watched
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
+from bubbot.environment import runtime_folder
 from bubbot.errors import ChannelRefused, ConfigError
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
 from bubbot.service.report import Report
-from bubbot.settings import runtime_folder
 from bubbot.wiring_daemon import Daemon, open_daemon
 from bubbot.wiring_reload import Reloader
 
@@ -71,7 +72,11 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
     left_open = await app.recover_all()
     reloader = Reloader(daemon, made.settings, made.read)
     await reloader.begin()
-    async with control(daemon, reloader, path) as server, _web_door(daemon, made):
+    async with (
+        control(daemon, reloader, path) as server,
+        _web_door(daemon, made),
+        health(lambda: app.watch, made),
+    ):
         manager.start(app.group.create_task)
         report.watch(partial(watched, daemon))
         keeping = daemon.keep_time()

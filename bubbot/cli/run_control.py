@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bubbot.cli.writing import Desk, answer
-from bubbot.control.codec import JsonObject
+from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import Peer
 from bubbot.errors import ModelError
 from bubbot.gateway.control import ControlServer
@@ -31,8 +31,11 @@ async def control(daemon: Daemon, reloader: Reloader, path: Path) -> AsyncIterat
     async def reload(_peer: Peer, _body: JsonObject) -> JsonObject:
         return asdict(await reloader.reload("command"))
 
+    async def status(_peer: Peer, _body: JsonObject) -> JsonObject:
+        return {"snapshot": encode(await app.watch.snapshot())}
+
     remote = daemon.remote
-    handlers = {**remote.handlers(_doors(daemon)), "command": command, "reload": reload}
+    handlers = {**remote.handlers(_doors(daemon)), "command": command, "reload": reload, "status": status}
     server = ControlServer(handlers, remote.left)
     async with server.listening(path):
         yield server

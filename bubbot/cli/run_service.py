@@ -7,9 +7,9 @@ import random
 import time
 from contextlib import AbstractAsyncContextManager
 
+from bubbot.environment import service_manager
 from bubbot.service.notify import Notifier
 from bubbot.service.report import Report, Times, Watched, reporting
-from bubbot.settings import service_manager
 from bubbot.supervise import Pace
 from bubbot.wiring_daemon import Daemon
 

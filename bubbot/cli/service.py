@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from bubbot.doctor.home import check_lock
+from bubbot.environment import default_home, left_behind, named_home
 from bubbot.errors import HomeLocked
 from bubbot.home import Home
 from bubbot.log import printable
@@ -14,7 +15,6 @@ from bubbot.service.install import INSTEAD, UNIT, Plan, apply, plan, removal, ta
 from bubbot.service.render import SYSTEM_HOME
 from bubbot.service.systemctl import properties, silent
 from bubbot.service.systemctl import run as ask
-from bubbot.settings import default_home, left_behind, named_home
 
 RUNNING, NOT_RUNNING = 0, 1
 SHOWN = ("LoadState", "ActiveState", "SubState", "UnitFileState", "StatusText", "MainPID", "NRestarts", "Result")

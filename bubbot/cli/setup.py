@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot import log
+from bubbot.environment import default_home, environment_secrets
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings import Settings, default_home, environment_secrets, load
+from bubbot.settings import Settings, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,9 @@ def setup(args: argparse.Namespace, *, quiet: bool = True) -> Setup:
     home = Home(getattr(args, "home", None) or default_home())
     config: Path | None = getattr(args, "config", None)
     made = Setup(load(home=home.path, config=config), home, config)
-    level = made.settings.log.level
-    log.setup(
-        "warning" if quiet and level == "info" else level, secrets=(*made.settings.secrets(), *environment_secrets())
-    )
+    level, form = made.settings.log.level, made.settings.log.format
+    secrets = (*made.settings.secrets(), *environment_secrets())
+    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=form)
     return made
 
 

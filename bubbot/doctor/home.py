@@ -68,15 +68,17 @@ def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
         yield Finding("lock.unusable", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')}")
         return
     pid = home.holder()
-    if _held(file, pid, locks):
+    if is_held(home, locks=locks):
         who = "Another process" if pid is None else f"Process {pid}"
         yield Finding("lock.held", "ok", f"{who} writes to this home just now; a second bot is refused meanwhile.")
     else:
         yield Finding("lock.free", "ok", "No process writes to this home just now.")
 
 
-def _held(file: Path, pid: int | None, locks: Path) -> bool:
-    """Whether the file is locked, as the system lists its locks; where it does not, whether its process lives."""
+def is_held(home: Home, *, locks: Path = LOCKS) -> bool:
+    """Whether some process holds the lock, as the system lists its locks; where it does not, whether the process that
+    the file names lives. The lock itself is not tried."""
+    file, pid = home.lock_file, home.holder()
     with suppress(OSError):
         inode = file.stat().st_ino
         return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.read_text().splitlines())

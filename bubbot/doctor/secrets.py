@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.doctor.finding import Finding, edit, quoted
+from bubbot.environment import PREFIX, variables
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings import PREFIX, Settings, variables
+from bubbot.settings import Settings
 from bubbot.settings_sources import read_toml
 
 KEYS: Mapping[str, tuple[str, ...]] = {

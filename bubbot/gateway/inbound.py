@@ -22,12 +22,15 @@ from bubbot.channel import (
     Stop,
     Unparsed,
 )
+from bubbot.gateway.activity import Activity
 from bubbot.gateway.admission import Admission, Decision, Listen, Pair, Silence, Speak
+from bubbot.gateway.health_words import doing_words
 from bubbot.gateway.moves import Moves
 from bubbot.inbox import Inbox, done
 from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.link import ChannelLink
+from bubbot.runtime.report import Report, no_report
 from bubbot.runtime.router import is_command
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
@@ -50,7 +53,7 @@ class GateRules:
     """What a channel's gate goes by. Without `admission` whoever can write here is the owner.
 
     `room`: inbounds that may wait before the channel is made to wait, None for no limit; what waits is durable.
-    `texts`: the bot's own sentences.
+    `texts`: the bot's own sentences; `activity`: what turns are doing; `report`: how the whole bot is.
     """
 
     admission: Admission | None = None
@@ -58,6 +61,8 @@ class GateRules:
     room: int | None = QUEUE_LIMIT
     moves: Moves = field(default_factory=Moves)
     texts: Texts = Texts()  # noqa: RUF009 - frozen
+    activity: Activity | None = None
+    report: Report = no_report
 
 
 class InboundGate:
@@ -96,8 +101,11 @@ class InboundGate:
                     told = self._texts.say("unparsed", reason=event.reason)
                     await self._tell(Outbound(event.channel, event.chat, told))
                 else:  # who sent it is not told: whether they may speak cannot be read either
-                    extra = {"action": "receive.unparsed", "channel": event.channel}
-                    log.warning("what cannot be read was set aside: %s", event.reason, extra=extra)
+                    log.warning(
+                        "what cannot be read was set aside: %s",
+                        event.reason,
+                        extra={"action": "receive.unparsed", "channel": event.channel},
+                    )
             case Moved():
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)
@@ -212,11 +220,21 @@ class InboundGate:
             return False
         if inbound.text.strip() == ",stop":
             text = "" if self._runtime.stop(inbound.session) else self._texts.say("nothing_to_stop")
-        elif running:
-            text = self._texts.say("answering", count=waiting)
         else:
-            text = self._texts.say("about_to_answer", count=waiting)
+            text = await self._status(accepted.inbound, running=running, waiting=waiting)
         return await self._settle(accepted, "overtook", text)
+
+    async def _status(self, inbound: Inbound, *, running: bool, waiting: int) -> str:
+        """What is under way here, and, for those who may know, how the whole bot is."""
+        say, activity = self._texts.say, self._rules.activity
+        doing = doing_words(self._texts, activity.of(inbound.session) if activity else None)
+        if not running:
+            here = say("about_to_answer", count=waiting)
+        elif waiting:
+            here = say("answering", doing=doing, count=waiting)
+        else:
+            here = say("answering_alone", doing=doing)
+        return "\n".join([here, *await self._rules.report(self._link.role(inbound), direct=inbound.direct)])
 
     async def _drop(self, inbound: Inbound) -> bool | None:
         """Not taken up, as the channel is set; said once for each turn that is in the way."""

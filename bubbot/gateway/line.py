@@ -10,6 +10,7 @@ from functools import partial
 
 from bubbot.access import Access
 from bubbot.channel import Channel, ChannelEvent, Closes, Editing, Fetches, Inbound, Previews, Role, Typing
+from bubbot.gateway.activity import Activity
 from bubbot.gateway.admission import Admission
 from bubbot.gateway.inbound import QUEUE_LIMIT, GateRules, InboundGate
 from bubbot.gateway.live import LiveAnswers
@@ -21,6 +22,7 @@ from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.intake import no_fetch
 from bubbot.runtime.link import ChannelLink
 from bubbot.runtime.recovery import Recovered
+from bubbot.runtime.report import Report, no_report
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.tape.handle import Clock
 from bubbot.texts import Texts
@@ -61,9 +63,11 @@ class Line:
     over: bool = False
     """Whether it gave up; what is still to be said is durable, and for the line that comes after it."""
 
-    def open_gate(self, runtime: AppRuntime, texts: Texts) -> None:
+    def open_gate(
+        self, runtime: AppRuntime, texts: Texts, *, activity: Activity | None = None, report: Report = no_report
+    ) -> None:
         """Puts the gate, which speaks with these texts, between channel and runtime."""
-        rules = GateRules(self.rules.admission, self.rules.access, self.rules.room, self.moves, texts)
+        rules = GateRules(self.rules.admission, self.rules.access, self.rules.room, self.moves, texts, activity, report)
         self.gate = InboundGate(
             self.link, self.inbox, self.outbox, runtime, tell=self.deliverer.tell, deliver=self.deliver, rules=rules
         )

@@ -168,7 +168,7 @@ class LiveAnswers:
                 await answered(self._channel.typing(self._where(shown.chat), shown.thread), CALLED)
             except DeliveryFailed as error:
                 wait = max(error.retry_after or 0.0, 5 * TYPING_EVERY)
-                log.debug("typing was not shown: %s", error)
+                log.debug("typing was not shown: %s", error, extra={"action": "live.typing"})
 
     async def _grow(self, shown: _Shown) -> None:
         """Lets the message grow with the text until the turn ends."""
@@ -213,7 +213,7 @@ class LiveAnswers:
         except DeliveryFailed as error:
             shown.dead = shown.dead or error.permanent or (not shown.message and error.retry_after is None)
             shown.due = loop.time() + max(error.retry_after or 0.0, 2 * self._editing.edit_interval)
-            log.debug("a live answer was not shown: %s", error)
+            log.debug("a live answer was not shown: %s", error, extra={"action": "live.failed"})
         except StoreError:
             shown.dead = True  # the turn's own merge will say what is wrong
 
@@ -225,7 +225,7 @@ class LiveAnswers:
             away = self._channel.dismiss(self._where(shown.chat), shown.thread, shown.reply_to)
             await answered(away, CALLED)
         except DeliveryFailed as error:
-            log.debug("what announced an answer was not taken away: %s", error)
+            log.debug("what announced an answer was not taken away: %s", error, extra={"action": "live.dismiss"})
 
     async def _close(self, shown: _Shown) -> None:
         """A turn that says nothing leaves no half sentence behind: the message keeps what was said until then."""
@@ -237,7 +237,7 @@ class LiveAnswers:
             if message and part is not None:
                 await answered(self._editing.edit(message, part), CALLED)
         except (DeliveryFailed, StoreError) as error:
-            log.debug("a live answer was not closed: %s", error)
+            log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
 
     def _part(self, shown: _Shown, text: str) -> Part | None:
         """The first part of a text, where it can be shown."""

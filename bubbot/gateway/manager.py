@@ -6,17 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from bubbot.errors import ChannelRefused
+from bubbot.gateway.health import State
 from bubbot.gateway.line import Line
 from bubbot.gateway.outbound import Spawn
 from bubbot.runtime.app import AppRuntime
 from bubbot.supervise import Pace, supervise
 
 log = logging.getLogger(__name__)
-
-State = Literal["running", "refused", "ended"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from bubbot.channel import Channel, Editing, Finds, Outbound, Part, Receipt
 from bubbot.errors import DeliveryFailed
+from bubbot.log import bind
 from bubbot.outbox import Outbox
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
@@ -27,6 +28,9 @@ Given = TypeVar("Given")
 
 How: TypeAlias = Literal["", "resumed", "found", "missing"]
 """How a part arrived: sent; sent again, and it may repeat; found where it had arrived; looked for in vain, and sent."""
+
+Became: TypeAlias = Literal["sent", "retried", "failed"]
+"""What became of a part: it arrived; it is tried again; it was left open, or given up."""
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs work in the background."""
@@ -107,6 +111,8 @@ class Deliverer:
     ) -> None:
         self.gone: Callable[[str, str], Awaitable[None]] = nobody_minds
         """Told of a chat that cannot be reached any more, by the id its session began with, and why."""
+        self.became: Callable[[Became], None] = lambda _: None
+        """Told what becomes of each part."""
         self._settled = settled
         self._one_lane = one_lane
         self._channel = channel
@@ -125,6 +131,10 @@ class Deliverer:
         """Sends the parts that have no receipt. What cannot be sent stays open and is told to the operator."""
         if not intent.parts:
             return
+        with bind(session=intent.session, turn=intent.turn):  # one task delivers what several turns said
+            await self._delivered(intent, resumed=resumed)
+
+    async def _delivered(self, intent: Intent, *, resumed: bool) -> None:
         if self._settled is not None:
             await self._settled(intent.session)
         async with self._turn_of(intent.parts[0].chat):
@@ -212,12 +222,14 @@ class Deliverer:
             receipt, how = await self._tried(intent, place, live, again=resumed)
         except DeliveryFailed as error:
             log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
+            self.became("failed")
             if error.permanent or self._too_old(intent):
                 await self._outbox.end(intent, str(error))
             if error.gone:
                 await self.gone(intent.parts[place].chat, str(error))
             return False
         await self._outbox.receipt(intent, place, receipt, how=how)
+        self.became("sent")
         return True
 
     async def _tried(self, intent: Intent, place: int, live: str, *, again: bool) -> tuple[Receipt, How]:
@@ -236,6 +248,7 @@ class Deliverer:
                 if wait is None:
                     raise
             tries += 1
+            self.became("retried")
             await self._patience.sleep(wait)
 
     async def _changed(self, part: Part, live: str) -> Receipt | None:
@@ -262,7 +275,7 @@ class Deliverer:
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
-            log.debug("it was not looked for what was sent: %s", error)
+            log.debug("it was not looked for what was sent: %s", error, extra={"action": "deliver.not_found"})
             return await self._send(part), "resumed"
         return await self._send(part), "missing"
 

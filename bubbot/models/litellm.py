@@ -293,7 +293,12 @@ class LitellmModel:
             asked = await asyncio.to_thread(self._tokenizers.count, target, messages, request.tools)
             said = await asyncio.to_thread(self._tokenizers.count_text, target, answer.said())
         except Exception:  # an answer that is here is not lost because it could not be counted
-            log.warning("the tokens of an answer of %s could not be counted", target, exc_info=True)
+            log.warning(
+                "the tokens of an answer of %s could not be counted",
+                target,
+                exc_info=True,
+                extra={"action": "litellm.count"},
+            )
             return None
         return Usage(asked.tokens, said) if asked is not None and said is not None else None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from bubbot.channel import Inbound
 from bubbot.errors import ConfigError
+from bubbot.log import bind
 from bubbot.runtime.changes import message_id
 from bubbot.runtime.link import ChannelLink, SessionDeps
 from bubbot.runtime.session import SessionRuntime
@@ -18,6 +20,15 @@ KEPT_IDLE = 256
 """Sessions that are remembered at most while nothing happens in them; what is forgotten is read again."""
 KEPT_ENTRIES = 50_000
 """Entries of their windows that are kept with them at most, about 80 MB; a session at work keeps its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a bot has to do: messages that wait for a turn, turns under way, and sessions that are remembered."""
+
+    waiting: int = 0
+    running: int = 0
+    sessions: int = 0
 
 
 class AppRuntime:
@@ -99,6 +110,11 @@ class AppRuntime:
         session = self._sessions.get(session_id)
         return (session.running, session.waiting) if session else (False, 0)
 
+    def load(self) -> Load:
+        """What there is to do, over all sessions."""
+        sessions = self._sessions.values()
+        return Load(sum(one.waiting for one in sessions), sum(one.running for one in sessions), len(sessions))
+
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:
         """No turn of the session is under way until the block ends, and none begins."""
@@ -149,13 +165,17 @@ class AppRuntime:
         running = self._tasks.get(session_id)
         if self._paused or (running is not None and not running.done()):
             return
-        draining = self._sessions[session_id].drain()
+        draining = self._drain(session_id)
         try:
             task = self._tasks[session_id] = self._group.create_task(draining)
             task.add_done_callback(lambda ended: self._rest(session_id, ended))
         except RuntimeError:  # everything is ending; the next start takes the inbound up
             draining.close()
             raise
+
+    async def _drain(self, session_id: str) -> None:
+        with bind(session=session_id):  # also where no turn is under way yet
+            await self._sessions[session_id].drain()
 
     def _rest(self, session_id: str, ended: asyncio.Task[None]) -> None:
         """A session has nothing to do any more: those that have been idle longest are forgotten."""

@@ -41,7 +41,7 @@ def length_words(seconds: int, texts: Texts) -> str:
         if seconds >= size and len(found) < 2:
             found.append(texts.say(f"w_{unit}", count=seconds // size))
             seconds %= size
-    return " ".join(one.strip() for one in found) or texts.say("w_seconds", count=0)
+    return " ".join(one.strip() for one in found) or texts.say("w_seconds", count=0).strip()
 
 
 def late_words(late: timedelta, texts: Texts) -> str:

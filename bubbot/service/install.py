@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import bubbot
+from bubbot.environment import unit_folder
 from bubbot.errors import ConfigError
 from bubbot.service.render import SYSTEM_HOME, rendered, shipped
 from bubbot.service.systemctl import LONGEST, Run, run, silent, systemctl
-from bubbot.settings import unit_folder
 
 UNIT, BACKUP, TIMER = "bubbot.service", "bubbot-backup.service", "bubbot-backup.timer"
 HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - not used, but avoided

@@ -116,6 +116,15 @@ class SqliteStore:
         """See `BlobStore.get_blob`."""
         return await self._checked(self._reader).run(partial(_blob, tape=tape, digest=digest))
 
+    @property
+    def commits(self) -> int:
+        """Transactions committed since it was opened."""
+        return self._writer.commits if self._writer else 0
+
+    async def entries(self) -> int:
+        """Entries over all tapes; erased ones count, too."""
+        return await self._checked(self._reader).run(_entries)
+
     async def workspace(self, default: str) -> str:
         """The label that tape names are made with: stored once, never recomputed from a path that moved."""
 
@@ -279,6 +288,10 @@ def _head(conn: sqlite3.Connection, tape: str) -> int:
         (tape,),
     ).fetchone()
     return row[0] or 0
+
+
+def _entries(conn: sqlite3.Connection) -> int:
+    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
 
 
 def _tapes(conn: sqlite3.Connection) -> list[TapeSummary]:

@@ -110,6 +110,8 @@ class GroupWriter:
         self._conn = conn
         self._after = after
         self._waiting: deque[_Job] = deque()
+        self.commits = 0
+        """Transactions that were committed; counted in the connection's thread."""
 
     async def submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The job's result, after the commit. A cancelled caller's job is left out unless it has started."""
@@ -129,6 +131,7 @@ class GroupWriter:
             return
         try:
             outcomes = _commit(conn, jobs)
+            self.commits += any(one.error is None for one in outcomes)
         except sqlite3.Error as error:  # not even the rollback worked: nobody may wait for ever
             outcomes = [_Outcome(job, error=_ours(error)) for job in jobs]
         jobs[0].done.get_loop().call_soon_threadsafe(_deliver, outcomes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from bubbot.texts.en_schedule import SCHEDULE
+from bubbot.texts.en_status import STATUS
 from bubbot.texts.language import Language, Sentence
 
 
@@ -47,18 +48,6 @@ _GATE: dict[str, Sentence] = {
     "dropped": "I am still answering; what you wrote meanwhile was not taken up. ,stop ends the answer.",
     "nothing_to_stop": "Nothing is running here.",
     "attachment_failed": "I could not read {name}: {reason}.",
-    "idle": "I am listening. {model} This conversation has {entries} entries on its tape.",
-    "channel_ready": "{name}: receiving; last sign of life {heard}.",
-    "channel_down": "{name}: not receiving ({note}); last sign of life {heard}.",
-    "never": "never",
-    "answering": {
-        "one": "I am answering; {count} message waits behind that. ,stop ends the answer.",
-        "other": "I am answering; {count} messages wait behind that. ,stop ends the answer.",
-    },
-    "about_to_answer": {
-        "one": "I am about to answer; {count} message waits behind that. ,stop ends the answer.",
-        "other": "I am about to answer; {count} messages wait behind that. ,stop ends the answer.",
-    },
     "pairing": (
         "I do not know you yet. Your code is {code}, good for one hour: whoever runs me can let you in with\n"
         "bubbot access approve {code}"
@@ -245,6 +234,6 @@ _MEMORY: dict[str, Sentence] = {
 }
 
 ENGLISH = Language(
-    _form, MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE})
+    _form, MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE, **STATUS})
 )
 """English; errors, summaries and roles are English where they are made."""

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from bubbot.texts.language import Language, Sentence
 from bubbot.texts.zh_schedule import SCHEDULE, SUMMARIES
+from bubbot.texts.zh_status import STATUS
 
 
 def _form(_count: int) -> str:
@@ -35,12 +36,6 @@ _GATE: dict[str, Sentence] = {
     "dropped": "我正在回答上一条消息，您刚才发送的内容未被处理。发送 ,stop 可停止当前回答。",
     "nothing_to_stop": "当前没有正在进行的回答。",
     "attachment_failed": "我没能读取 {name}：{reason}。",
-    "idle": "我在听。{model}这个对话的磁带上有 {entries} 条记录。",
-    "channel_ready": "{name}：正在接收；最近一次收到信号：{heard}。",
-    "channel_down": "{name}：未在接收（{note}）；最近一次收到信号：{heard}。",
-    "never": "从未",
-    "answering": {"other": "正在回答；还有 {count} 条消息在等待。发送 ,stop 可停止当前回答。"},
-    "about_to_answer": {"other": "即将开始回答；还有 {count} 条消息在等待。发送 ,stop 可停止当前回答。"},
     "pairing": (
         "您好，我还不认识您。您的配对码是 {code}，一小时内有效。请让我的管理者运行以下命令，允许您与我对话：\n"
         "bubbot access approve {code}"
@@ -224,7 +219,7 @@ _ROLES = {"owner": "所有者", "admin": "管理员", "member": "成员", "stran
 
 CHINESE = Language(
     _form,
-    MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE}),
+    MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE, **STATUS}),
     MappingProxyType(_REASONS),
     MappingProxyType({**_SUMMARIES, **SUMMARIES}),
     MappingProxyType(_ROLES),

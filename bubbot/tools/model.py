@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pydantic import Field
 
-from bubbot.channel import Health, Role
+from bubbot.channel import Role
 from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
 from bubbot.model import Model
 from bubbot.runtime.models import SessionModels
+from bubbot.runtime.report import Report, no_report
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
-from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.model import SWITCHED
@@ -48,23 +46,18 @@ def model_tool(models: SessionModels) -> Tool:
     return session_model
 
 
-def no_health() -> Mapping[str, Health]:
-    """For bots whose channels report nothing."""
-    return {}
-
-
-def status_tools(models: SessionModels, health: Callable[[], Mapping[str, Health]] = no_health) -> list[Tool]:
+def status_tools(models: SessionModels, report: Report = no_report) -> list[Tool]:
     """`session.status` and `session.stop` as they answer where no turn is under way; else the gate answers them.
 
-    `health`: how the channels are, by name; admins and owners are shown it.
+    `report`: how the whole bot is; admins and owners are told.
     """
 
     @tool("session.status", commands=("status",), for_model=False)
     async def session_status(turn: Turn, args: NoArgs) -> str:
         """Say whether I am busy here, which model answers, and how long the tape is."""
         idle = turn.texts.say("idle", model=await _current(models, turn), entries=await turn.tape.head())
-        shown = health() if turn.role.at_least(Role.ADMIN) else {}
-        return "\n".join([idle, *(_of_channel(turn.texts, name, one) for name, one in shown.items())])
+        direct = all(one.inbound.direct for one in turn.inbounds)
+        return "\n".join([idle, *await report(turn.role, direct=direct, own=1)])
 
     @tool("session.stop", commands=("stop",), for_model=False)
     async def session_stop(turn: Turn, args: NoArgs) -> str:
@@ -72,13 +65,6 @@ def status_tools(models: SessionModels, health: Callable[[], Mapping[str, Health
         return turn.texts.say("nothing_to_stop")
 
     return [session_status, session_stop]
-
-
-def _of_channel(texts: Texts, name: str, health: Health) -> str:
-    heard = health.heard[:19].replace("T", " ") + " UTC" if health.heard else texts.say("never")
-    if health.ready:
-        return texts.say("channel_ready", name=name, heard=heard)
-    return texts.say("channel_down", name=name, note=health.note or "?", heard=heard)
 
 
 async def _current(models: SessionModels, turn: Turn) -> str:

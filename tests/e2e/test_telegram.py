@@ -141,7 +141,7 @@ class TestTalking:
             room.say("wait for me")
             await server.until(lambda: server.calls("sendChatAction"))
             room.say("/status")
-            await answered(server, room, "I am answering; 0 messages wait behind that. ,stop ends the answer.")
+            await server.until(lambda: any(one.startswith("I am answering (asking the model") for one in texts(room)))
             room.say("/stop")
             await answered(server, room, "Stopped.")
             room.say("and now")

@@ -156,7 +156,8 @@ class TestOvertaking:
             await bench.post("behind it")
             await bench.gate.receive(bench.inbound(",status"))
             await bench.deliverer.idle()
-            assert bench.channel.texts == [SAY("answering", count=1)]
+            doing = SAY("doing_since", doing=SAY("doing_asking"), length="1 second")
+            assert bench.channel.texts == [SAY("answering", doing=doing, count=1)]
             await bench.quiet()
             assert bench.channel.texts[1:] == ["slow", "slow"]
 

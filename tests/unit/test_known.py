@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot import plugins
-from bubbot.channel import ChannelOptions, Health, Inbound, Known, Role, Sender
+from bubbot.channel import ChannelOptions, Inbound, Known, Role, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.inbox import Inbox, done, inbox_tape
@@ -149,26 +149,38 @@ class TestWhatReceiveSays:
             await bench.quiet()
 
 
-HEALTH = {
-    "good": Health(ready=True, heard="2026-11-22T06:00:01.123456+00:00"),
-    "bad": Health(ready=False, note="Message Content is off"),
-}
+TOLD = ["telegram: fine"]
 
 
 class TestStatus:
-    @pytest.mark.parametrize("role", [Role.ADMIN, Role.OWNER])
-    async def test_admins_are_told_how_the_channels_are(self, role: Role) -> None:
-        assert await status(role, HEALTH) == [
-            "good: receiving; last sign of life 2026-11-22 06:00:01 UTC.",
-            "bad: not receiving (Message Content is off); last sign of life never.",
-        ]
+    async def test_what_is_told_of_the_whole_bot_follows_what_is_told_of_the_chat(self) -> None:
+        asked: list[tuple[Role, bool, int]] = []
 
-    async def test_members_are_not(self) -> None:
-        assert await status(Role.MEMBER, HEALTH) == []
+        async def report(role: Role, *, direct: bool, own: int = 0) -> list[str]:
+            asked.append((role, direct, own))
+            return TOLD
 
+        async with running(InMemoryStore(), ScriptedModel(), Options(role=Role.ADMIN, report=report)) as bench:
+            first, *rest = (await bench.say(",status")).text.splitlines()
+            await bench.say(",status", direct=False)
+        assert first.startswith("I am listening.")
+        assert rest == TOLD
+        assert asked == [(Role.ADMIN, True, 1), (Role.ADMIN, False, 1)]
 
-async def status(role: Role, health: dict[str, Health]) -> list[str]:
-    """What `,status` says after its first line."""
-    options = Options(role=role, health=lambda: health)
-    async with running(InMemoryStore(), ScriptedModel(), options) as bench:
-        return (await bench.say(",status")).text.splitlines()[1:]
+    @virtual
+    async def test_the_same_is_told_while_a_turn_is_under_way(self) -> None:
+        async def report(role: Role, *, direct: bool, own: int = 0) -> list[str]:
+            return [f"{role} {direct} {own}"]
+
+        store = InMemoryStore()
+        options = Options(rules=admitting(store, owners={"1"}), report=report)
+        async with running(store, Played({"text": "slow", "delay": 5}), options, channel=Stage()) as bench:
+            await bench.post("first")
+            await asyncio.sleep(3)
+            await bench.gate.receive(bench.inbound(",status"))
+            await bench.deliverer.idle()
+            (told,) = bench.channel.texts
+            first, report_line = told.splitlines()
+            assert first.startswith("I am answering (asking the model, 3 seconds so far); nothing waits behind that.")
+            assert report_line == "owner True 0"
+            await bench.quiet()

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from bubbot.channel import Channel, Health
+from bubbot.environment import service_manager
 from bubbot.gateway.manager import Grace
 from bubbot.service.notify import STATUS_LIMIT, Notifier
 from bubbot.service.report import Times, Watched, reporting
-from bubbot.settings import service_manager
 from bubbot.supervise import Pace
 from tests.e2e.manager import Manager, listening
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from bubbot.environment import default_home, logging_environment
 from bubbot.errors import ConfigError
-from bubbot.settings import Settings, default_home, describe, load, logging_environment
+from bubbot.settings import Settings, describe, load
 
 CANARY = "sk-canary-7f3a91"
 

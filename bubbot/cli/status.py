@@ -1,0 +1,128 @@
+"""`bubbot status`: how the bot is that runs for this home, or what its database says where none runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterator
+
+from bubbot.cli.setup import Setup, setup
+from bubbot.cli.tape_names import service
+from bubbot.control.client import NobodyThere, connected
+from bubbot.control.codec import decode
+from bubbot.doctor.home import is_held
+from bubbot.errors import StoreUnavailable
+from bubbot.gateway.health import Snapshot, as_json
+from bubbot.gateway.health_words import HealthTeller
+from bubbot.home import Home
+from bubbot.log import printable
+from bubbot.texts import Texts
+from bubbot.wiring import now, open_tapes
+from bubbot.wiring_health import left_behind, nobody_runs
+
+ANSWER = 5.0
+"""Seconds a bot has to answer; one that does not is as good as none."""
+LONGEST = 3600.0
+AGAIN = 0.1
+WIDTH = 16
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = (
+        "Say how the running bot is: its channels, what waits, what comes next, budgets, database and the last errors. "
+        "Where none runs, say what the database holds. The exit code is 0 where a bot runs and hears every channel, "
+        "else 1."
+    )
+    parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--wait",
+        type=_seconds,
+        default=ANSWER,
+        metavar="SECONDS",
+        help="how long to wait for an answer, 5 where left out",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing: the exit code tells")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks, tells, and returns 0 where all is well."""
+    made = setup(args)
+    return asyncio.run(_run(made, args))
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, at most {LONGEST:.0f}")
+    return found
+
+
+async def _run(made: Setup, args: argparse.Namespace) -> int:
+    found, trouble = await _asked(made.home, args.wait)
+    if found is None:
+        if args.quiet:  # nothing is read that nobody is told
+            return 1
+        found = await _read(made)
+    if args.json:
+        told = as_json(found) | ({"trouble": trouble} if trouble else {})
+        print(json.dumps(told, ensure_ascii=False))
+    elif not args.quiet:
+        print("\n".join(printable(line) for line in _lines(found, trouble)))
+    return 0 if found.healthy else 1
+
+
+async def _asked(home: Home, wait: float) -> tuple[Snapshot | None, str]:
+    """What the running bot says, and what is wrong about it in one line; None where no bot answers."""
+    if not is_held(home):
+        return None, "No bot runs for this home; this is what its database says."
+    pid, address = home.held_by()
+    who = "Another process" if pid is None else f"Process {pid}"
+    if pid is not None and address is None:
+        return None, f"{who} writes to this home and is no daemon: a chat, or another command."
+    try:
+        async with asyncio.timeout(wait):
+            found = await _answer(home)
+    except TimeoutError:
+        return None, (
+            f"{who} holds this home and gave no answer within {wait:g} seconds: it is starting, ending, or blocked."
+        )
+    deaf = [one.name for one in found.channels if not one.fine]
+    return found, f"Not every channel receives: {', '.join(deaf)}." if deaf else ""
+
+
+async def _answer(home: Home) -> Snapshot:
+    """Asks until somebody is there: a bot that starts is a moment away."""
+    while True:
+        address = home.held_by()[1]
+        try:
+            if address:
+                async with connected(address) as peer:
+                    return decode((await peer.request("status", {})).get("snapshot"), Snapshot)
+        except NobodyThere:
+            pass
+        await asyncio.sleep(AGAIN)
+
+
+async def _read(made: Setup) -> Snapshot:
+    """What the database says."""
+    try:
+        async with open_tapes(made.home) as (store, _):
+            return await left_behind(store, lambda name: service(store, name), made.home, made.settings, now=now)
+    except StoreUnavailable:
+        if made.home.database.exists():
+            raise
+        return nobody_runs(made.settings, made.home, now)
+
+
+def _lines(found: Snapshot, trouble: str) -> Iterator[str]:
+    if trouble:
+        yield trouble
+    for row in HealthTeller(Texts(), found).rows():
+        for place, line in enumerate(row.lines):
+            yield f"{row.label if place == 0 else '':<{WIDTH}}{line}"

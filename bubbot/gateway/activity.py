@@ -1,0 +1,62 @@
+"""What turns are doing just now, as they show it: for people who ask, and for counting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from bubbot.channel import Preview, StepEnded, TextShown, ToolEnded, ToolStarted, TurnEnded, TurnStarted
+from bubbot.runtime.preview import Show
+
+Monotonic: TypeAlias = Callable[[], float]
+Ended: TypeAlias = Callable[[str, str, float | None], None]
+"""Told the session of a turn that is recorded, its status, and the seconds it took where its begin was shown: that of
+a scheduled turn is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a turn does: asks a model, writes down its answer, or runs the tool with this name. `since`: when it began,
+    by the monotonic clock; None where that was not shown."""
+
+    what: Literal["asking", "writing", "tool"] = "asking"
+    tool: str = ""
+    since: float | None = None
+
+
+class Activity:
+    """A `Show` that keeps in mind what it hands on."""
+
+    def __init__(self, show: Show, clock: Monotonic) -> None:
+        self.show = show
+        self._clock = clock
+        self._turns: dict[str, Doing] = {}
+        self.ended: Ended = lambda _session, _status, _seconds: None
+        """Told of each turn that has ended."""
+
+    def __call__(self, session: str, event: Preview) -> None:
+        """See `Show`."""
+        self.show(session, event)
+        match event:
+            case TurnStarted():
+                self._turns[session] = Doing(since=self._clock())
+            case TurnEnded(status):
+                doing = self._turns.pop(session, Doing())
+                self.ended(session, status, None if doing.since is None else self._clock() - doing.since)
+            case TextShown():
+                self._now(session, Doing("writing"))
+            case ToolStarted(name):
+                self._now(session, Doing("tool", name))
+            case ToolEnded() | StepEnded():
+                self._now(session, Doing("asking"))
+
+    def of(self, session: str) -> tuple[Doing, float | None] | None:
+        """What a session's turn does, and for how many seconds it has been under way; None where none shows anything."""
+        doing = self._turns.get(session)
+        if doing is None:
+            return None
+        return doing, None if doing.since is None else self._clock() - doing.since
+
+    def _now(self, session: str, doing: Doing) -> None:
+        self._turns[session] = replace(doing, since=self._turns.get(session, doing).since)

@@ -1,0 +1,176 @@
+"""How the bot is: one value, made from what a running bot has, or from its database alone where none runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from bubbot.budget import COST, TOKENS, Plan
+from bubbot.errors import ScheduleRefused
+from bubbot.log import Remembered
+from bubbot.model import NANO
+from bubbot.runtime.app import Load
+from bubbot.schedule.cron import instant_text
+from bubbot.schedule.plan import next_times
+from bubbot.tape.handle import Clock
+from bubbot.views.budget import BOT, NOTHING, Key, Spent
+from bubbot.views.outbox import Intent
+from bubbot.views.schedule import Schedule
+
+State = Literal["", "running", "refused", "ended"]
+"""What became of a channel; empty before it was begun with."""
+FIRINGS = 5
+"""The next firings that are told."""
+NEAR = 5
+"""Budgets beside that of the whole bot that are told, where they are near their limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """A configured channel. `state` is empty before it was begun with; `ready`, `heard` and `note`: see `Health`. Of a
+    channel that does not report, running is ready."""
+
+    name: str
+    state: State
+    ready: bool
+    heard: str = ""
+    note: str = ""
+
+    @property
+    def fine(self) -> bool:
+        """Whether people who write there are heard."""
+        return self.state == "running" and self.ready
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What has not been delivered on a channel: how many messages, and when the oldest was merged, ISO 8601."""
+
+    channel: str
+    count: int
+    oldest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """When a job comes next."""
+
+    job: str
+    name: str
+    session: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What of a budget was spent in a day or month: `measure` is `cost`, in the currency of `[budget]`, or `tokens`;
+    `most` is None where nothing limits it."""
+
+    scope: str
+    name: str
+    period: str
+    measure: str
+    used: float
+    most: float | None = None
+
+    @property
+    def monthly(self) -> bool:
+        """Whether it is a month's, not a day's."""
+        return len(self.period) == 7
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Sizes in bytes; `free` is what the disk of the home has left; `entries` over all tapes."""
+
+    entries: int
+    size: int
+    wal: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The newest backup: its name, and when it was made, ISO 8601."""
+
+    name: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How the bot is at `at`, ISO 8601 in UTC as all times here. `pid` is None where no bot runs: then there are no
+    channels and no errors, and `load` counts the messages that nobody has answered. `quarantine` says why nothing is
+    sent, where that is so."""
+
+    version: str
+    home: str
+    zone: str
+    at: str
+    currency: str = "USD"
+    pid: int | None = None
+    began: str = ""
+    channels: tuple[ChannelState, ...] = ()
+    load: Load = Load()  # noqa: RUF009 - frozen
+    owed: tuple[Owed, ...] = ()
+    firings: tuple[Firing, ...] = ()
+    budget: tuple[Used, ...] = ()
+    database: Database | None = None
+    backup: Backup | None = None
+    warnings: int = 0
+    errors: int = 0
+    newest: tuple[Remembered, ...] = ()
+    quarantine: str = ""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a bot runs and hears all its channels."""
+        return self.pid is not None and all(one.fine for one in self.channels)
+
+
+def owed_by(channel: str, intents: Iterable[Intent]) -> Owed:
+    """What a channel's open intents amount to."""
+    dates = [one.date for one in intents if one.parts]
+    return Owed(channel, len(dates), min(dates, default=""))
+
+
+def next_firings(state: Schedule, now: Clock) -> tuple[Firing, ...]:
+    """The next firings of all jobs, the soonest first."""
+    found: list[Firing] = []
+    for standing in state.jobs.values():
+        try:
+            times = next_times(standing, now(), 1)
+        except ScheduleRefused:  # written by a newer version; the job itself says so
+            continue
+        job = standing.job
+        found += [Firing(job.id, job.name, job.session, instant_text(one)) for one in times]
+    return tuple(sorted(found, key=lambda one: one.at)[:FIRINGS])
+
+
+def used_of(spent: Mapping[Key, Spent], plan: Plan, today: str, dollar: float = 1.0) -> tuple[Used, ...]:
+    """What the whole bot has spent today and this month, and the budgets of others that are nearly used up. `dollar`:
+    what a US dollar is in the currency of `[budget]`."""
+    whole = [one for period in (today, today[:7]) for one in _used(spent, plan, Key(BOT, "", period), dollar)]
+    others = [
+        one
+        for key in spent
+        if key.scope != BOT and key.period in (today, today[:7])
+        for one in _used(spent, plan, key, dollar)
+        if one.most is not None and one.used >= plan.warn_at * one.most
+    ]
+    near = sorted(others, key=lambda one: one.used / one.most if one.most else 1.0, reverse=True)
+    return (*whole, *near[:NEAR])
+
+
+def _used(spent: Mapping[Key, Spent], plan: Plan, key: Key, dollar: float) -> Iterator[Used]:
+    total, limit = spent.get(key, NOTHING), plan.limit(key.scope, key.name)
+    for measure, used, unit in ((COST, total.nano / NANO, dollar), (TOKENS, float(total.tokens), 1.0)):
+        most = limit.of(key.period, measure) if limit else None
+        yield Used(*key, measure, used * unit, None if most is None else float(most * unit))
+
+
+def as_json(snapshot: Snapshot) -> dict[str, Any]:
+    """The object that programs read; what is not known is left out."""
+    found = {name: value for name, value in asdict(snapshot).items() if value not in (None, "")}
+    return {"running": snapshot.pid is not None, "healthy": snapshot.healthy, **found}

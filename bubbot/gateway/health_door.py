@@ -1,0 +1,118 @@
+"""How the bot is, over HTTP, for programs on this machine: `/live`, `/ready` and `/metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from bubbot.errors import BubbotError, ConfigError
+from bubbot.gateway.health import ChannelState, Snapshot
+from bubbot.gateway.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+SAMPLE = 0.5
+"""Seconds between two looks at how late the event loop is."""
+ENDING = 2.0
+"""Seconds that answers under way have."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthAddress:
+    """Where the door is."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the door asks of the bot that runs just now: another one may have taken the place of the first."""
+
+    channels: Callable[[], Sequence[ChannelState]]
+    snapshot: Callable[[], Awaitable[Snapshot]]
+    commits: Callable[[], int]
+
+
+@asynccontextmanager
+async def health_door(address: HealthAddress, asked: Asked, metrics: Metrics) -> AsyncIterator[int]:
+    """Answers until the block ends; gives the port. Raises `ConfigError` where the address cannot be used."""
+    app = web.Application(client_max_size=1024)
+    app.router.add_get("/live", _live)
+    app.router.add_get("/ready", _ready(asked))
+    app.router.add_get("/metrics", _metrics(asked, metrics))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING)
+    await runner.setup()
+    sampling = asyncio.create_task(_sample(metrics))
+    try:
+        try:
+            await web.TCPSite(runner, address.host, address.port).start()
+        except OSError as error:
+            raise ConfigError(
+                f"[health] host and port: {address.host}:{address.port} cannot be listened on ({error.strerror}); "
+                "choose another port"
+            ) from None
+        port = int(runner.addresses[0][1])
+        where = f"[{address.host}]" if ":" in address.host else address.host
+        log.info("health and metrics at http://%s:%d", where, port, extra={"action": "health.listening", "port": port})
+        if not _is_loopback(address.host):
+            log.warning(
+                "[health] host is %s: whoever reaches this machine there can read how the bot is; 127.0.0.1 keeps it "
+                "to this machine",
+                address.host,
+                extra={"action": "health.open"},
+            )
+        yield port
+    finally:
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
+        await runner.cleanup()
+
+
+async def _live(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def _ready(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def ready(_request: web.Request) -> web.Response:
+        deaf = {
+            one.name: {"state": one.state or "begins", "note": one.note} for one in asked.channels() if not one.fine
+        }
+        return web.json_response({"ready": not deaf, "channels": deaf}, status=503 if deaf else 200)
+
+    return ready
+
+
+def _metrics(asked: Asked, metrics: Metrics) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def told(_request: web.Request) -> web.Response:
+        try:
+            found = await asked.snapshot()
+        except BubbotError as error:
+            log.warning("no metrics: %s", error, extra={"action": "health.failed"})
+            return web.Response(status=503, text="the database cannot be read\n")
+        body = metrics.text(found, asked.commits())
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return told
+
+
+async def _sample(metrics: Metrics) -> None:
+    clock = asyncio.get_running_loop().time
+    while True:
+        wanted = clock() + SAMPLE
+        await asyncio.sleep(SAMPLE)
+        metrics.lagged(clock() - wanted)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,201 @@
+"""Numbers for Prometheus: counted where things happen, and read off a snapshot when somebody asks.
+
+No label holds a person, a chat or anything that people choose without end. Loaded only by a process that is asked for
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bubbot.budget import Budget
+from bubbot.gateway.activity import Activity
+from bubbot.gateway.health import Snapshot
+from bubbot.gateway.line import Line
+from bubbot.gateway.outbound import Became
+from bubbot.model import NANO
+from bubbot.tape.query import moment
+from bubbot.views.budget import BOT, Hold
+
+OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
+BECAME: tuple[Became, ...] = ("sent", "retried", "failed")
+MODELS = 50
+"""Names of models that have series of their own; what providers call theirs has no end."""
+OTHER = "other"
+TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass
+class _Read:
+    """What is read off anew for each answer."""
+
+    snapshot: Snapshot | None = None
+    commits: int = 0
+
+
+class Metrics:
+    """Counts from when it is made, over every bot that it is attached to; its registry is its own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._read = _Read()
+        self._channels: set[str] = set()
+        self._models: set[str] = set()
+        count = partial(Counter, registry=self._registry)
+        self._accepted = count("bubbot_messages_accepted", "Messages made durable.", ["channel"])
+        self._turns = count("bubbot_turns", "Turns that are recorded, by how they ended.", ["channel", "outcome"])
+        self._parts = count("bubbot_deliveries", "Parts of messages, by what became of them.", ["channel", "outcome"])
+        self._calls = count("bubbot_model_calls", "Model calls that are over.", ["model", "outcome"])
+        self._tokens = count("bubbot_model_tokens", "Tokens that models read and wrote.", ["model", "direction"])
+        self._cost = count("bubbot_model_cost_dollars", "What model calls cost, where that is known.", ["model"])
+        self._seconds = Histogram(
+            "bubbot_turn_duration_seconds",
+            "How long turns took that people began.",
+            ["channel"],
+            buckets=TURN_SECONDS,
+            registry=self._registry,
+        )
+        self._lag = Histogram(
+            "bubbot_event_loop_lag_seconds",
+            "How late the event loop was, sampled.",
+            buckets=LAG_SECONDS,
+            registry=self._registry,
+        )
+        ProcessCollector(registry=self._registry)
+        self._registry.register(_Snapshots(self._read))
+
+    def attach(self, lines: Iterable[Line], activity: Activity, budget: Budget) -> None:
+        """Counts what these do from now on. Every series begins with nothing, so that the first of a kind is seen."""
+        for line in lines:
+            name = line.channel.name
+            self._channels.add(name)
+            accepted = self._accepted.labels(channel=name)
+            line.inbox.accepted = accepted.inc
+            line.deliverer.became = partial(self._became, name)
+            self._seconds.labels(channel=name)
+            for outcome in OUTCOMES:
+                self._turns.labels(channel=name, outcome=outcome)
+            for what in BECAME:
+                self._parts.labels(channel=name, outcome=what)
+        activity.ended = self._ended
+        budget.settled = self._settled
+
+    def lagged(self, seconds: float) -> None:
+        """The event loop came so much later than it was asked to."""
+        self._lag.observe(max(0.0, seconds))
+
+    def text(self, snapshot: Snapshot, commits: int) -> bytes:
+        """Everything, in the text format of Prometheus."""
+        self._read.snapshot, self._read.commits = snapshot, commits
+        return generate_latest(self._registry)
+
+    def _became(self, channel: str, what: Became) -> None:
+        self._parts.labels(channel=channel, outcome=what).inc()
+
+    def _ended(self, session: str, status: str, seconds: float | None) -> None:
+        name = session.partition(":")[0]
+        channel = name if name in self._channels else OTHER
+        self._turns.labels(channel=channel, outcome=status if status in OUTCOMES else OTHER).inc()
+        if seconds is not None:
+            self._seconds.labels(channel=channel).observe(seconds)
+
+    def _settled(self, hold: Hold, status: str) -> None:
+        model = hold.model if hold.model in self._models or len(self._models) < MODELS else OTHER
+        self._models.add(model)
+        self._calls.labels(model=model, outcome=status).inc()
+        self._tokens.labels(model=model, direction="input").inc(hold.input)
+        self._tokens.labels(model=model, direction="output").inc(hold.output)
+        self._cost.labels(model=model).inc((hold.nano or 0) / NANO)
+
+
+class _Snapshots(Collector):
+    """What a snapshot says, as gauges."""
+
+    def __init__(self, read: _Read) -> None:
+        self._read = read
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing beforehand: the names differ from those that are counted."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """See `Collector`."""
+        one = self._read.snapshot
+        if one is None:
+            return
+        info = GaugeMetricFamily("bubbot_info", "Which version runs.", labels=["version"])
+        info.add_metric([one.version], 1.0)
+        yield info
+        yield GaugeMetricFamily("bubbot_start_time_seconds", "When the bot began, in Unix time.", _unix(one.began))
+        yield CounterMetricFamily("bubbot_store_commits", "Transactions of the database.", self._read.commits)
+        yield from _channels(one)
+        yield from _load(one)
+        yield from _budget(one)
+        yield from _database(one)
+
+
+def _channels(one: Snapshot) -> Iterator[Metric]:
+    ready = GaugeMetricFamily("bubbot_channel_ready", "Whether the channel receives.", labels=["channel"])
+    name = "bubbot_channel_last_heard_timestamp_seconds"
+    heard = GaugeMetricFamily(name, "When its platform last gave a sign of life, in Unix time.", labels=["channel"])
+    for channel in one.channels:
+        ready.add_metric([channel.name], float(channel.fine))
+        if channel.heard:
+            heard.add_metric([channel.name], _unix(channel.heard))
+    owed = GaugeMetricFamily("bubbot_open_deliveries", "Messages that are not delivered.", labels=["channel"])
+    oldest = GaugeMetricFamily("bubbot_oldest_open_delivery_seconds", "Age of the oldest of them.", labels=["channel"])
+    for each in one.owed:
+        owed.add_metric([each.channel], each.count)
+        age = _unix(one.at) - _unix(each.oldest) if each.oldest else 0.0
+        oldest.add_metric([each.channel], max(0.0, age))
+    yield from (ready, heard, owed, oldest)
+
+
+def _load(one: Snapshot) -> Iterator[Metric]:
+    load = one.load
+    yield GaugeMetricFamily("bubbot_messages_waiting", "Messages that wait for a turn.", load.waiting)
+    yield GaugeMetricFamily("bubbot_turns_running", "Turns under way.", load.running)
+    yield GaugeMetricFamily("bubbot_sessions", "Conversations in memory.", load.sessions)
+    records = CounterMetricFamily("bubbot_log_records", "Warnings and errors that were logged.", labels=["level"])
+    records.add_metric(["warning"], one.warnings)
+    records.add_metric(["error"], one.errors)
+    yield records
+
+
+def _budget(one: Snapshot) -> Iterator[Metric]:
+    labels = ["period", "measure"]
+    spent = GaugeMetricFamily("bubbot_budget_spent", "What the whole bot has spent, by day and month.", labels=labels)
+    limit = GaugeMetricFamily(
+        "bubbot_budget_limit", "What it may spend; missing where nothing limits it.", labels=labels
+    )
+    for used in one.budget:
+        if used.scope == BOT:  # the others are people and chats
+            values = ["month" if used.monthly else "day", used.measure]
+            spent.add_metric(values, used.used)
+            if used.most is not None:
+                limit.add_metric(values, used.most)
+    yield from (spent, limit)
+
+
+def _database(one: Snapshot) -> Iterator[Metric]:
+    found = one.database
+    if found is not None:
+        yield GaugeMetricFamily("bubbot_database_bytes", "Size of the database.", found.size)
+        yield GaugeMetricFamily("bubbot_database_wal_bytes", "Size of its write-ahead log.", found.wal)
+        yield GaugeMetricFamily("bubbot_disk_free_bytes", "What the disk of the home has left.", found.free)
+        yield GaugeMetricFamily("bubbot_entries", "Entries over all tapes.", found.entries)
+    if one.backup is not None:
+        name = "bubbot_newest_backup_timestamp_seconds"
+        yield GaugeMetricFamily(name, "When the newest backup was made, in Unix time.", _unix(one.backup.at))
+
+
+def _unix(instant: str) -> float:
+    found = moment(instant)
+    return found.timestamp() if found else 0.0

@@ -1,0 +1,233 @@
+"""Looking over a bot: what it has is gathered into one value, for people and for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from bubbot import __version__
+from bubbot.budget import Budget
+from bubbot.channel import Channel, Health, Reports, Role
+from bubbot.errors import BubbotError
+from bubbot.gateway.activity import Activity
+from bubbot.gateway.health import (
+    Backup,
+    ChannelState,
+    Database,
+    Owed,
+    Snapshot,
+    State,
+    next_firings,
+    owed_by,
+    used_of,
+)
+from bubbot.gateway.health_words import HealthTeller
+from bubbot.gateway.line import Line
+from bubbot.home import Home
+from bubbot.inbox import Inbox, inbox_tape
+from bubbot.log import redact, remarks
+from bubbot.outbox import Outbox, outbox_tape
+from bubbot.runtime.app import AppRuntime, Load
+from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.changes import SCHEDULE_TAPE
+from bubbot.settings import Settings
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.entry import timestamp
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView
+from bubbot.views.schedule import CountsView, Schedule, ScheduleView
+from bubbot.wiring_budget import plan_of
+
+log = logging.getLogger(__name__)
+
+BACKUPS = "backups"
+"""Where the newest backup is looked for, below the home."""
+MANIFEST = "manifest.json"
+
+Standing: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
+"""The state of each configured channel, empty before it was begun with; and why those that were refused were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overseen:
+    """The parts of a running bot that have something to tell."""
+
+    lines: Mapping[str, Line]
+    runtime: AppRuntime
+    activity: Activity
+    book: ScheduleBook
+    budget: Budget
+
+
+class Watch:
+    """Looks over a running bot, as often as it is asked."""
+
+    def __init__(
+        self, store: SqliteStore, home: Home, over: Overseen, settings: Settings, texts: Texts, *, now: Clock
+    ) -> None:
+        self.store = store
+        self.over = over
+        self.standing: Standing | None = None
+        """What became of the configured channels. A bot of one channel has none: whoever runs it is in front of it."""
+        self._home = home
+        self.settings = settings
+        self._texts = texts
+        self._now = now
+        self._began = timestamp(now())
+
+    @property
+    def runtime(self) -> AppRuntime:
+        """What runs the turns."""
+        return self.over.runtime
+
+    def channels(self) -> tuple[ChannelState, ...]:
+        """How the configured channels are; asks nobody."""
+        if self.standing is None:
+            return ()
+        states, refusals = self.standing()
+        found = []
+        for name, state in states.items():
+            line = self.over.lines[name]
+            health = _health(line.channel, state)
+            note = redact(refusals.get(name) or health.note)
+            found.append(ChannelState(name, state, health.ready, health.heard, note))
+        return tuple(found)
+
+    async def snapshot(self) -> Snapshot:
+        """How the bot is now. Raises a `StoreError` where the database cannot be read."""
+        noted, over, budget = remarks(), self.over, self.over.budget
+        owed = [owed_by(name, await line.outbox.open()) for name, line in over.lines.items()]
+        database = await _database(self._home, self.store)
+        return replace(
+            nobody_runs(self.settings, self._home, self._now),
+            pid=os.getpid(),
+            began=self._began,
+            channels=self.channels(),
+            load=over.runtime.load(),
+            owed=tuple(owed),
+            firings=next_firings(over.book.state, self._now),
+            budget=used_of(budget.totals(), budget.plan, budget.today(), dollar_of(self.settings)),
+            database=database,
+            backup=await asyncio.to_thread(newest_backup, self._home),
+            warnings=noted.warnings,
+            errors=noted.errors,
+            newest=noted.newest,
+        )
+
+    async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+        """See `Report`. Whoever asks for the status of a chat is answered, whatever cannot be looked at."""
+        if not role.at_least(Role.ADMIN):
+            return ()
+        try:
+            found = await self.snapshot()
+        except BubbotError as error:
+            return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
+        load = replace(found.load, running=max(0, found.load.running - own))
+        return HealthTeller(self._texts, replace(found, load=load)).in_chat(role, direct=direct)
+
+
+def _health(channel: Channel, state: State) -> Health:
+    """How a channel's connection is; of one that does not report, running is ready."""
+    if not isinstance(channel, Reports):
+        return Health(ready=state == "running")
+    try:
+        return channel.health()
+    except Exception as error:  # the adapter is someone else's code; its defect must not keep the rest from being told
+        log.exception("a channel could not tell how it is", extra={"action": "health.defect", "channel": channel.name})
+        return Health(ready=False, note=type(error).__name__)
+
+
+def nobody_runs(settings: Settings, home: Home, now: Clock) -> Snapshot:
+    """What can be said of a home without a bot and without a database."""
+    zone, currency = settings.bot.timezone, settings.budget.currency
+    return Snapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
+
+
+async def left_behind(
+    store: SqliteStore, service: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
+) -> Snapshot:
+    """What the database alone says, where no bot answers that could."""
+    names = [one.name for one in await store.tapes()]
+    waiting, owed = 0, list[Owed]()
+    for channel in _channels(names, inbox_tape("")):
+        waiting += len(await Inbox(service(inbox_tape(channel)), lambda: "").open())
+    for channel in _channels(names, outbox_tape("")):
+        owed.append(owed_by(channel, await Outbox(service(outbox_tape(channel))).open()))
+    plan, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
+    return replace(
+        nobody_runs(settings, home, now),
+        load=Load(waiting=waiting),
+        owed=tuple(owed),
+        firings=next_firings(await _schedule(service(SCHEDULE_TAPE)), now),
+        budget=used_of((await _books(service(BUDGET_TAPE))).spent, plan, today, dollar_of(settings)),
+        database=await _database(home, store),
+    )
+
+
+def newest_backup(home: Home) -> Backup | None:
+    """The newest of what stands in the folder of backups; None where there is nothing."""
+    found = list(_backups(home.path / BACKUPS))
+    made, name = max(found, default=(0.0, ""))
+    return Backup(name, timestamp(datetime.fromtimestamp(made, UTC))) if name else None
+
+
+def _backups(folder: Path) -> Iterator[tuple[float, str]]:
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name.startswith(".") or path.name == MANIFEST:
+                continue
+            with suppress(OSError):  # it is being made, or removed
+                manifest = path / MANIFEST
+                if path.is_file() or manifest.is_file():
+                    yield (manifest if path.is_dir() else path).stat().st_mtime, path.name
+
+
+async def _database(home: Home, store: SqliteStore) -> Database:
+    entries = await store.entries()
+    size, wal, free = await asyncio.to_thread(_sizes, home)
+    return Database(entries, size, wal, free)
+
+
+def _sizes(home: Home) -> tuple[int, int, int]:
+    """Bytes of the database, of its log, and free on its disk. Nothing is opened: that would drop SQLite's locks."""
+
+    def size(path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except OSError:
+            return 0
+
+    log = home.database.with_name(f"{home.database.name}-wal")
+    free = 0
+    with suppress(OSError):
+        free = shutil.disk_usage(home.path).free
+    return size(home.database), size(log), free
+
+
+def _channels(names: Sequence[str], prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+
+async def _schedule(tape: TapeService) -> Schedule:
+    after, counts = await tape.read(CountsView())
+    return await tape.read(ScheduleView(after, counts))
+
+
+async def _books(tape: TapeHandle) -> Books:
+    return (await tape.read(BooksView(await tape.read(MarkView()))))[0]
+
+
+def dollar_of(settings: Settings) -> float:
+    """What a US dollar is in the currency of `[budget]`."""
+    return settings.budget.dollar or 1.0

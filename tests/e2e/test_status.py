@@ -1,0 +1,234 @@
+"""How the bot is, asked from outside: a real daemon that talks, is refused, stands still, or is not there at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bubbot.home import Home, WriterLock
+from tests.botapi.server import Server
+from tests.docs.pages import ROOT
+from tests.e2e import bot, inside
+from tests.e2e.bot import sentence
+from tests.e2e.daemon import Daemon, configure, configured, running
+from tests.e2e.platforms import OnTelegram
+from tests.e2e.test_control import until
+from tests.unit.test_log import spellings, traces
+
+SCRIPT = {
+    "rules": [{"when": "wait", "steps": [{"text": "late", "delay": 60}]}],
+    "default": [{"text": "You said: {text}"}],
+}
+WATCHED = {"BUBBOT_HEALTH__PORT": "0", "BUBBOT_LOG__FORMAT": "json"}
+REFUSED = "4243:pl4nted-c4n4ry"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server(limits=None, conflict_pause=0.1) as found:
+        yield found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+async def status(home: Path, *options: str) -> tuple[int, str]:
+    """The exit code of `bubbot status` and what it prints."""
+    done = await asyncio.to_thread(bot.run, home, "status", *options)
+    assert done.stderr == b""
+    return done.returncode, done.stdout.decode()
+
+
+async def snapshot(home: Path) -> dict[str, Any]:
+    """What `bubbot status --json` prints."""
+    found: dict[str, Any] = json.loads((await status(home, "--json"))[1])
+    return found
+
+
+class Door:
+    """The HTTP door of a daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        records = [json.loads(line) for line in daemon.errors.splitlines()]
+        (port,) = [one["port"] for one in records if one["action"] == "health.listening"]
+        self._address = f"http://127.0.0.1:{port}"
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body."""
+        async with httpx.AsyncClient() as client:
+            told = await client.get(f"{self._address}{path}")
+            return told.status_code, told.text
+
+    async def numbers(self) -> Mapping[str, float]:
+        """Every sample by its name and the values of its labels."""
+        code, text = await self.get("/metrics")
+        assert code == 200
+        return {
+            f"{one.name}{{{','.join(value for _, value in sorted(one.labels.items()))}}}": one.value
+            for family in text_string_to_metric_families(text)
+            for one in family.samples
+        }
+
+
+async def test_after_so_many_messages_every_number_is_that_and_no_secret_is_told(server: Server, home: Path) -> None:
+    platform = OnTelegram(server)
+    people = [platform.person(f"Ada{number}") for number in range(6)]
+    configured(home, server, SCRIPT, members=[*map(int, people)], debounce=0, live=False)
+    async with running(home, env=WATCHED) as daemon:
+        for person in people:
+            platform.say(person, "platypus")
+        await server.until(lambda: all(platform.answers(person) for person in people), 20)
+        await daemon.quiet(server)
+        door = Door(daemon)
+        found = await door.numbers()
+        counted = {
+            "bubbot_messages_accepted_total{telegram}",
+            "bubbot_turns_total{telegram,answered}",
+            "bubbot_deliveries_total{telegram,sent}",
+            "bubbot_turn_duration_seconds_count{telegram}",
+            "bubbot_model_calls_total{scripted,answered}",
+        }
+        assert {name: found[name] for name in counted} == dict.fromkeys(counted, len(people))
+        nothing = {
+            "bubbot_deliveries_total{telegram,failed}", "bubbot_turns_total{telegram,failed}", "bubbot_turns_running{}",
+            "bubbot_open_deliveries{telegram}", "bubbot_messages_waiting{}", "bubbot_log_records_total{error}",
+        }  # fmt: skip
+        assert {name: found[name] for name in nothing} == dict.fromkeys(nothing, 0)
+        assert found["bubbot_channel_ready{telegram}"] == 1
+        assert found["bubbot_store_commits_total{}"] > len(people)
+        assert found["bubbot_event_loop_lag_seconds_count{}"] > 0
+        told = await snapshot(home)
+        assert (told["running"], told["healthy"], told["load"]["sessions"]) == (True, True, len(people))
+        assert found["bubbot_entries{}"] == told["database"]["entries"]
+        everything = [(await door.get(path))[1] for path in ("/metrics", "/ready", "/live")]
+        everything += [(await status(home))[1], json.dumps(told), daemon.errors]
+        assert all(json.loads(line)["level"] for line in daemon.errors.splitlines())
+        for text in everything:
+            secret = server.bot.token.partition(":")[2]
+            assert not any(spelled in text for spelled in (*spellings(secret).values(), server.bot.token))
+        assert not any(word in everything[0] for word in ("platypus", "Ada", *people))
+
+
+async def test_in_the_middle_of_a_turn_and_after_a_kill(server: Server, home: Path) -> None:
+    platform = OnTelegram(server)
+    ada, bob = platform.person("Ada"), platform.person("Bob")
+    configured(home, server, SCRIPT, owners=[int(ada)], members=[int(bob)], debounce=0, live=False)
+    async with running(home, env=WATCHED) as daemon:
+        for person in (ada, bob):
+            platform.say(person, "wait for me")
+        await server.until(
+            lambda: len({call.params.get("chat_id") for call in server.calls("sendChatAction")} - {None}) == 2, 20
+        )
+        code, text = await status(home)
+        assert code == 0
+        assert re.search(r"^work +turns under way: 2; messages waiting: 0; ", text, re.MULTILINE)
+        assert re.search(r"^channels +telegram: receiving; last sign of life .* ago\)\.$", text, re.MULTILINE)
+        assert (await Door(daemon).numbers())["bubbot_turns_running{}"] == 2
+        assert await Door(daemon).get("/ready") == (200, '{"ready": true, "channels": {}}')
+        for person in (ada, bob):
+            platform.say(person, "/status")
+            await server.until(lambda: platform.answers(person), 20)  # noqa: B023
+        (to_owner,), (to_member,) = platform.answers(ada), platform.answers(bob)
+        assert re.match(r"I am answering \(asking the model, \d+ seconds? so far\); nothing waits behind", to_owner)
+        assert "\nwork: turns under way: 2; messages waiting: 0;" in to_owner
+        assert "\n" not in to_member
+        await daemon.kill()
+    code, text = await status(home)
+    assert code == 1
+    assert text.startswith("No bot runs for this home")
+    assert "messages that nobody has answered yet: 2" in text
+    assert await status(home, "--quiet") == (1, "")
+
+
+async def test_a_refused_channel_is_named_everywhere_and_its_token_nowhere(server: Server, home: Path) -> None:
+    table = {**OnTelegram(server).table(), "owners": [42]}
+    configure(home, {"telegram": table, "work": {**table, "kind": "telegram", "token": REFUSED}})
+    async with running(home, env=WATCHED) as daemon:
+        await server.until(lambda: "channel.refused" in daemon.errors, 20)
+        await daemon.quiet(server)
+        code, text = await status(home)
+        assert code == 1
+        assert text.startswith("Not every channel receives: work.\n")
+        assert re.search(r"^ +work: refused, and not tried again \(.+\)\.$", text, re.MULTILINE)
+        assert re.search(r"^ .* error channel\.refused: the channel work ends", text, re.MULTILINE)
+        assert await status(home, "--quiet") == (1, "")
+        code, told = await Door(daemon).get("/ready")
+        assert (code, json.loads(told)["channels"]["work"]["state"]) == (503, "refused")
+        found = await Door(daemon).numbers()
+        assert (found["bubbot_channel_ready{telegram}"], found["bubbot_channel_ready{work}"]) == (1, 0)
+        assert found["bubbot_log_records_total{error}"] == 1
+        for everything in (text, told, daemon.errors, json.dumps(await snapshot(home))):
+            assert not traces(REFUSED, everything)
+
+
+async def test_a_bot_that_stands_still_gives_no_answer_and_one_that_goes_on_does(home: Path) -> None:
+    configure(home, {})
+    async with running(home) as daemon:
+        await asyncio.to_thread(until, lambda: "run.started" in daemon.errors)
+        assert await status(home, "--quiet") == (0, "")
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            code, text = await status(home, "--wait", "0.3")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert code == 1
+        assert text.startswith(f"Process {daemon.process.pid} holds this home and gave no answer within 0.3 seconds")
+        assert "newest backup" in text
+        assert (await status(home))[0] == 0
+
+
+def test_where_nobody_ever_talked_that_is_said_and_nothing_is_made(home: Path) -> None:
+    home.mkdir()
+    done = bot.run(home, "status")
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert done.stdout.startswith(b"No bot runs for this home")
+    assert b"there is none yet" in done.stdout
+    assert json.loads(bot.run(home, "status", "--json").stdout)["running"] is False
+    assert [*home.iterdir()] == []
+
+
+def test_a_holder_of_the_lock_that_is_no_daemon_is_told_apart(home: Path) -> None:
+    home.mkdir()
+    with WriterLock(Home(home)):
+        done = bot.run(home, "status")
+    assert done.returncode == 1
+    assert done.stdout.decode().startswith(f"Process {os.getpid()} writes to this home and is no daemon")
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "soon"])
+def test_a_wait_that_is_none_is_refused(home: Path, given: str) -> None:
+    assert inside.run(home, "status", f"--wait={given}").returncode == 2
+
+
+def test_a_port_that_is_taken_is_one_sentence(home: Path) -> None:
+    home.mkdir()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = bot.run(home, "run", env={"BUBBOT_HEALTH__PORT": port})
+    assert done.returncode == 2
+    assert f"[health] host and port: 127.0.0.1:{port} cannot be listened on" in sentence(done)
+
+
+def test_what_is_not_asked_for_is_not_loaded() -> None:
+    code = (
+        "import sys, bubbot.cli.run, bubbot.cli.status, bubbot.cli.run_health;"
+        "sys.exit(bool({'aiohttp', 'prometheus_client'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

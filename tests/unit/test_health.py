@@ -1,0 +1,240 @@
+"""How the bot is: the value, its words for the shell and for chats, and what of it goes to whom."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from bubbot.budget import Limit, Plan
+from bubbot.channel import Part, Role
+from bubbot.control.codec import decode, encode
+from bubbot.gateway.activity import Doing
+from bubbot.gateway.health import (
+    FIRINGS,
+    Backup,
+    ChannelState,
+    Database,
+    Firing,
+    Owed,
+    Snapshot,
+    Used,
+    as_json,
+    next_firings,
+    owed_by,
+    used_of,
+)
+from bubbot.gateway.health_words import HealthTeller, doing_words, size_words
+from bubbot.home import Home
+from bubbot.log import Remembered
+from bubbot.runtime.app import Load
+from bubbot.texts import Texts
+from bubbot.views.budget import Key, Spent
+from bubbot.views.outbox import Intent
+from bubbot.views.schedule import Schedule
+from bubbot.wiring_health import newest_backup
+from tests.unit.test_schedule_plan import standing
+
+NOW = "2026-11-22T12:00:00+00:00"
+FULL = Snapshot(
+    version="1.2.3",
+    home="/home/me/bubbot",
+    zone="Europe/Berlin",
+    at=NOW,
+    currency="EUR",
+    pid=4242,
+    began="2026-11-22T10:00:00+00:00",
+    channels=(
+        ChannelState("telegram", "running", ready=True, heard="2026-11-22T11:59:57.123+00:00"),
+        ChannelState("work", "running", ready=False, note="no answer for 60 s"),
+        ChannelState("old", "refused", ready=False, note="its token is not taken"),
+        ChannelState("gone", "ended", ready=False),
+        ChannelState("new", "", ready=False),
+    ),
+    load=Load(waiting=3, running=2, sessions=7),
+    owed=(Owed("telegram", 1, "2026-11-22T11:55:00+00:00"), Owed("work", 0)),
+    firings=(Firing("3fa9c1aa55", "", "telegram:42", "2026-11-22T13:30:00Z"),),
+    budget=(
+        Used("bot", "", "2026-11-22", "cost", 0.0123, 5.0),
+        Used("bot", "", "2026-11-22", "tokens", 1234.0),
+        Used("bot", "", "2026-11", "cost", 12.5),
+        Used("bot", "", "2026-11", "tokens", 99999.0, 100000.0),
+        Used("user", "telegram:42", "2026-11", "cost", 9.0, 10.0),
+    ),
+    database=Database(entries=12345, size=1_234_567, wal=999, free=78_000_000_000),
+    backup=Backup("20261122T020000", "2026-11-22T02:00:00+00:00"),
+    warnings=4,
+    errors=1,
+    newest=(
+        Remembered("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "a message was not delivered"),
+        Remembered("2026-11-22T11:59:00.000Z", "error", "channel.refused", "the channel old ends"),
+    ),
+)
+
+
+def rows(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
+    return {row.label: row.lines for row in HealthTeller(Texts(), snapshot).rows()}
+
+
+class TestValue:
+    def test_it_goes_over_the_control_socket_and_back(self) -> None:
+        for snapshot in (FULL, Snapshot("1", "h", "UTC", NOW)):
+            assert decode(json.loads(json.dumps(encode(snapshot))), Snapshot) == snapshot
+
+    def test_it_is_healthy_where_a_bot_runs_and_every_channel_is_heard(self) -> None:
+        fine = replace(FULL, channels=FULL.channels[:1])
+        assert fine.healthy
+        assert replace(FULL, channels=()).healthy
+        assert not replace(fine, pid=None).healthy
+        for channel in FULL.channels[1:]:
+            assert not replace(FULL, channels=(*fine.channels, channel)).healthy, channel
+        refused_but_once_ready = ChannelState("a", "refused", ready=True)
+        assert not replace(FULL, channels=(refused_but_once_ready,)).healthy
+
+    def test_programs_are_told_what_is_known(self) -> None:
+        told = as_json(FULL)
+        assert (told["running"], told["healthy"], told["pid"]) == (True, False, 4242)
+        assert "quarantine" not in told
+        nobody = as_json(Snapshot("1", "h", "UTC", NOW))
+        assert (nobody["running"], nobody["healthy"]) == (False, False)
+        assert not {"pid", "began", "database", "backup", "quarantine"} & nobody.keys()
+        json.dumps(told)
+
+    def test_what_is_owed_has_the_age_of_the_oldest(self) -> None:
+        def intent(date: str, *parts: Part) -> Intent:
+            return Intent(1, "a:1", "t", parts, date=date)
+
+        part = Part("1", "hi")
+        open_ones = [intent("2026-11-22T11:00:00", part), intent("2026-11-22T10:00:00", part), intent("2020-01-01")]
+        assert owed_by("a", open_ones) == Owed("a", 2, "2026-11-22T10:00:00")
+        assert owed_by("a", []) == Owed("a", 0, "")
+
+    def test_the_next_firings_are_the_soonest_of_all_jobs_that_are_on(self) -> None:
+        noon = datetime(2026, 11, 22, 12, 10, tzinfo=UTC)
+        jobs = {
+            f"{minute:02}": replace(standing(f"{minute} * * * *"), job=replace(standing("").job, id=f"{minute:02}", when=f"{minute} * * * *"))
+            for minute in range(20, 60, 5)
+        }  # fmt: skip
+        jobs["paused"] = replace(standing("11 * * * *"), status="paused")
+        jobs["newer"] = standing("something new")
+        found = next_firings(Schedule(MappingProxyType(jobs)), lambda: noon)
+        assert [(one.job, one.at) for one in found] == [
+            (f"{minute}", f"2026-11-22T12:{minute}:00Z") for minute in range(20, 20 + 5 * FIRINGS, 5)
+        ]
+        assert {one.session for one in found} == {"test:1"}
+
+    def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up(self) -> None:
+        spent = {
+            Key("bot", "", "2026-11-22"): Spent(1, 500, 2 * 10**9),
+            Key("bot", "", "2026-11"): Spent(2, 900, 3 * 10**9),
+            Key("bot", "", "2026-10"): Spent(2, 900, 3 * 10**9),
+            Key("user", "a:1", "2026-11-22"): Spent(1, 500, 9 * 10**8),
+            Key("user", "a:2", "2026-11-22"): Spent(1, 500, 10**8),
+            Key("user", "a:1", "2026-10"): Spent(1, 500, 9 * 10**9),
+        }
+        plan = Plan({("bot", ""): Limit(day=10.0), ("user", "each"): Limit(day=1.0, month=1.0)})
+        assert used_of(spent, plan, "2026-11-22", dollar=0.5) == (
+            Used("bot", "", "2026-11-22", "cost", 1.0, 5.0),
+            Used("bot", "", "2026-11-22", "tokens", 500.0),
+            Used("bot", "", "2026-11", "cost", 1.5),
+            Used("bot", "", "2026-11", "tokens", 900.0),
+            Used("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
+        )
+
+    def test_the_newest_backup_is_a_file_or_a_folder_with_a_manifest(self, tmp_path: Path) -> None:
+        home = Home(tmp_path)
+        assert newest_backup(home) is None
+        folder = tmp_path / "backups"
+        (folder / "whole").mkdir(parents=True)
+        assert newest_backup(home) is None
+        (folder / "whole" / "manifest.json").write_text("{")
+        (folder / "older.db").write_text("")
+        (folder / ".being-made").write_text("")
+        (folder / "unfinished").mkdir()
+        os.utime(folder / "older.db", (1000, 1000))
+        os.utime(folder / "whole" / "manifest.json", (2000, 2000))
+        assert newest_backup(home) == Backup("whole", "1970-01-01T00:33:20.000000+00:00")
+        os.utime(folder / "older.db", (3000, 3000))
+        found = newest_backup(home)
+        assert found is not None
+        assert found.name == "older.db"
+
+
+class TestWords:
+    def test_everything_is_told_in_the_shell_by_the_clock_of_the_deployment(self) -> None:
+        found = rows(FULL)
+        assert found["bot"] == ("bubbot 1.2.3, process 4242, since 2026-11-22 11:00:00 (2 hours ago)",)
+        assert found["channels"] == (
+            "telegram: receiving; last sign of life 2026-11-22 12:59:57 (2 seconds ago).",
+            "work: not receiving (no answer for 60 s); last sign of life never.",
+            "old: refused, and not tried again (its token is not taken).",
+            "gone: ended.",
+            "new: about to begin.",
+        )
+        assert found["work"] == ("turns under way: 2; messages waiting: 3; conversations in memory: 7",)
+        assert found["undelivered"] == ("telegram: 1 message, from 2026-11-22 12:55:00 (5 minutes ago)",)
+        assert found["next firings"] == ("3fa9c1aa in telegram:42: 2026-11-22 14:30:00 (in 1 hour 30 minutes)",)
+        assert found["budget"] == (
+            "the whole bot, today: 0.0123 EUR of 5.00 EUR; 1,234 tokens, no limit",
+            "the whole bot, this month: 12.50 EUR, no limit; 99,999 tokens of 100,000 tokens",
+            "the person telegram:42, this month: 9.00 EUR of 10.00 EUR",
+        )
+        assert found["database"] == ("12,345 entries; 1.2 MB, and 999 B in its log; 78.0 GB free on the disk",)
+        assert found["newest backup"] == ("20261122T020000, 2026-11-22 03:00:00 (10 hours ago)",)
+        assert found["log"][0] == "errors: 1; warnings: 4"
+        assert "channel.refused: the channel old ends" in found["log"][1]
+        assert "deliver.failed" in found["log"][2]
+
+    def test_without_a_bot_it_says_what_nobody_has_answered_and_nothing_of_channels(self) -> None:
+        found = rows(replace(FULL, pid=None, owed=(), firings=(), backup=None, database=None, budget=()))
+        assert found["work"] == ("messages that nobody has answered yet: 3",)
+        assert not {"bot", "channels", "log", "budget"} & found.keys()
+        assert found["undelivered"] == found["next firings"] == found["newest backup"] == ("none",)
+        assert found["database"] == ("there is none yet",)
+
+    def test_a_channel_that_receives_with_something_amiss_says_what(self) -> None:
+        one = ChannelState("discord", "running", ready=True, note="what was missed cannot be fetched")
+        told = "discord: receiving, but what was missed cannot be fetched; last sign of life never."
+        assert rows(replace(FULL, channels=(one,)))["channels"] == (told,)
+
+    def test_a_quarantine_is_told(self) -> None:
+        assert rows(replace(FULL, quarantine="restored"))["quarantine"] == ("restored",)
+
+    @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")])
+    def test_sizes(self, size: int, words: str) -> None:
+        assert size_words(size) == words
+
+    def test_what_a_turn_is_doing(self) -> None:
+        assert doing_words(Texts(), None) == "asking the model"
+        assert doing_words(Texts(), (Doing("tool", "web_fetch"), 61.5)) == "running web_fetch, 1 minute 1 second so far"
+        assert doing_words(Texts(), (Doing("writing"), 0.2)) == "the model is writing, 0 seconds so far"
+
+
+class TestChats:
+    @pytest.mark.parametrize("role", [Role.STRANGER, Role.MEMBER])
+    def test_members_are_told_nothing_of_the_whole_bot(self, role: Role) -> None:
+        assert HealthTeller(Texts(), FULL).in_chat(role, direct=True) == []
+
+    @pytest.mark.parametrize("role", [Role.ADMIN, Role.OWNER])
+    def test_admins_are_told_it_in_short(self, role: Role) -> None:
+        told = HealthTeller(Texts(), FULL).in_chat(role, direct=True)
+        assert len(told) <= 20
+        assert told[0].startswith("bot: bubbot 1.2.3")
+        assert "channels: gone: ended." in told
+        assert any("telegram:42" in line for line in told)
+        assert any(line.startswith("log: ") and "channel.refused" in line for line in told)
+        assert not any("deliver.failed" in line or "/home" in line for line in told)
+
+    def test_in_a_group_nothing_of_other_chats_of_money_or_of_the_log(self) -> None:
+        told = "\n".join(HealthTeller(Texts(), FULL).in_chat(Role.OWNER, direct=False))
+        assert "log: errors: 1; warnings: 4" in told
+        assert not any(word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1"))
+
+    def test_in_chinese(self) -> None:
+        told = HealthTeller(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
+        assert told[0] == "机器人：bubbot 1.2.3，进程 4242，启动于 2026-11-22 11:00:00（2 小时前）"

@@ -1,0 +1,101 @@
+"""The door for programs: what each path says, where it listens, and what a wrong address is told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from bubbot.errors import ConfigError, StoreUnavailable
+from bubbot.gateway.health import Snapshot
+from bubbot.gateway.health_door import Asked, HealthAddress, health_door
+from bubbot.gateway.metrics import Metrics
+from tests.unit.test_health import FULL
+
+FINE = replace(FULL, channels=FULL.channels[:1])
+
+
+@asynccontextmanager
+async def door(snapshot: Snapshot, error: Exception | None = None) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A door before a bot that is like this."""
+
+    async def told() -> Snapshot:
+        if error is not None:
+            raise error
+        return snapshot
+
+    asked = Asked(lambda: snapshot.channels, told, lambda: 5)
+    async with (
+        health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
+        aiohttp.ClientSession() as session,
+    ):
+        yield session, f"http://127.0.0.1:{port}"
+
+
+async def test_a_bot_that_hears_all_its_channels_is_alive_and_ready() -> None:
+    async with door(FINE) as (session, address):
+        async with session.get(f"{address}/live") as live:
+            assert (live.status, await live.text()) == (200, "ok\n")
+        async with session.get(f"{address}/ready") as ready:
+            assert (ready.status, await ready.json()) == (200, {"ready": True, "channels": {}})
+        async with session.get(f"{address}/metrics") as metrics:
+            assert metrics.headers["Content-Type"].startswith("text/plain; version=")
+            assert "bubbot_store_commits_total 5.0" in await metrics.text()
+
+
+async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
+    async with door(FULL) as (session, address):
+        async with session.get(f"{address}/live") as live:
+            assert live.status == 200
+        async with session.get(f"{address}/ready") as ready:
+            assert ready.status == 503
+            told = await ready.json()
+    assert told["ready"] is False
+    assert told["channels"]["work"] == {"state": "running", "note": "no answer for 60 s"}
+    assert told["channels"]["old"] == {"state": "refused", "note": "its token is not taken"}
+    assert set(told["channels"]) == {"work", "old", "gone", "new"}
+
+
+async def test_without_a_database_there_are_no_metrics_and_the_bot_is_alive() -> None:
+    async with door(FINE, StoreUnavailable("gone")) as (session, address):
+        async with session.get(f"{address}/metrics") as metrics:
+            assert metrics.status == 503
+        async with session.get(f"{address}/live") as live:
+            assert live.status == 200
+
+
+async def test_nothing_else_is_answered() -> None:
+    async with door(FINE) as (session, address):
+        async with session.get(f"{address}/") as other:
+            assert other.status == 404
+        async with session.post(f"{address}/metrics") as post:
+            assert post.status == 405
+
+
+async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        asked = Asked(lambda: (), _never, lambda: 0)
+        with pytest.raises(ConfigError, match=rf"^\[health\] host and port: 127\.0\.0\.1:{port} cannot be listened on"):
+            async with health_door(HealthAddress("127.0.0.1", port), asked, Metrics()):
+                pass
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
+async def test_a_host_that_others_can_reach_is_warned_of(
+    host: str, *, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = Asked(lambda: (), _never, lambda: 0)
+    async with health_door(HealthAddress(host, 0), asked, Metrics()):
+        pass
+    assert any(record.levelname == "WARNING" and host in record.getMessage() for record in caplog.records) is warned
+
+
+async def _never() -> Snapshot:
+    raise AssertionError

@@ -1,0 +1,109 @@
+"""Looking over a whole bot: what it has is found, whatever a channel or the database does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bubbot.channel import Health, Inbound, Outbound, Role, Sender
+from bubbot.cli.tape_names import service
+from bubbot.home import Home
+from bubbot.settings import ModelSettings, Settings
+from bubbot.wiring import App, now, open_app, open_tapes
+from bubbot.wiring_health import left_behind
+
+SETTINGS = Settings(model=ModelSettings(name="scripted"))
+
+
+class Telling:
+    """A channel of this bot that reports, as it is told to."""
+
+    name = "stdin"
+
+    def __init__(self, health: Health | Exception) -> None:
+        self._health = health
+
+    def health(self) -> Health:
+        """See `Reports`."""
+        if isinstance(self._health, Exception):
+            raise self._health
+        return self._health
+
+
+def said(text: str, number: int = 1) -> Inbound:
+    return Inbound("stdin", str(number), "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
+
+
+@asynccontextmanager
+async def opened(home: Home) -> AsyncIterator[App]:
+    async with open_app(SETTINGS, home, channel_settings={"write": lambda _: None}) as app:
+        yield app
+
+
+async def test_a_running_bot_and_its_database_alone_say_the_same_of_what_is_kept(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    async with opened(home) as app:
+        await app.ask(said("hello"))
+        later = (now() + timedelta(hours=1)).strftime("%Y-%m-%d %H:%M")
+        await app.ask(said(f",schedule.remind at {later}: tea", 2))
+        running = await app.watch.snapshot()
+    async with open_tapes(home) as (store, _):
+        alone = await left_behind(store, lambda name: service(store, name), home, SETTINGS, now=now)
+    assert len(running.firings) == 1
+    assert running.firings[0].session == "stdin:default"
+    assert (running.pid is None, alone.pid) == (False, None)
+    assert (alone.firings, alone.budget, alone.owed) == (running.firings, running.budget, running.owed)
+    assert running.budget[1].used > 0
+    assert running.database is not None
+    assert alone.database is not None
+    assert alone.database.entries == running.database.entries > 10
+    assert running.database.size + running.database.wal > 10_000
+    assert running.load.running == alone.load.waiting == 0
+
+
+async def test_what_an_earlier_process_left_open_is_counted(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    async with opened(home) as app:
+        await app.line.inbox.accept(said("left open"))
+        parts = tuple(app.line.link.parts(Outbound("stdin", "default", "hi")))
+        await app.line.outbox.say("stdin:default", "k", parts, {})
+    async with open_tapes(home) as (store, _):
+        alone = await left_behind(store, lambda name: service(store, name), home, SETTINGS, now=now)
+    assert alone.load.waiting == 1
+    assert [(one.channel, one.count) for one in alone.owed] == [("stdin", 1)]
+    assert alone.owed[0].oldest.startswith("20")
+
+
+@pytest.mark.parametrize(
+    ("health", "ready", "note"),
+    [
+        (Health(ready=True, heard="2026-11-22T10:00:00Z"), True, ""),
+        (Health(ready=False, note="deaf"), False, "deaf"),
+        (ValueError("a defect"), False, "ValueError"),
+    ],
+)
+async def test_a_channel_tells_how_it_is_or_that_it_cannot(
+    tmp_path: Path, health: Health | Exception, *, ready: bool, note: str
+) -> None:
+    async with opened(Home(tmp_path / "home")) as app:
+        assert app.watch.channels() == ()
+        app.line.channel = Telling(health)  # type: ignore[assignment]
+        app.watch.standing = lambda: ({"stdin": "running"}, {})
+        (found,) = app.watch.channels()
+        assert (found.state, found.ready, found.note, found.fine) == ("running", ready, note, ready)
+        app.watch.standing = lambda: ({"stdin": "refused"}, {"stdin": "its token"})
+        (found,) = app.watch.channels()
+        assert (found.note, found.fine) == ("its token", False)
+
+
+async def test_who_asks_in_a_chat_is_answered_also_where_the_database_is_gone(tmp_path: Path) -> None:
+    async with opened(Home(tmp_path / "home")) as app:
+        watch = app.watch
+        assert (await watch.told(Role.OWNER, direct=True))[0].startswith("bot: bubbot ")
+        assert await watch.told(Role.MEMBER, direct=True) == ()
+        await app.opened.aclose()
+        assert await watch.told(Role.OWNER, direct=True) == ("I could not look at the rest: the store is closed.",)
