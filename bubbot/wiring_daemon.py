@@ -99,7 +99,8 @@ def _tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mapping[str,
         if common.kind in UNHURRIED or name == STDIN:
             continue  # the terminal comes through the control socket, whatever adapter it has
         if common.kind in TOKENED and not own.get("token"):
-            log.warning("[channels.%s] has no token and is not started", name, extra={"action": "channel.off"})
+            told = "[channels.%s] has no token and is not started; `bubbot init` asks for one"
+            log.warning(told, name, extra={"action": "channel.off"})
             continue
         first = tokens.setdefault((common.kind, own.get("token") or name), name)
         if first != name:

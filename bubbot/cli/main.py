@@ -43,6 +43,7 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
+    "init": Command("set a bot up: name, model, accounts", "bubbot.cli.init"),
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
     "run": Command("run the bot with every configured channel", "bubbot.cli.run"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),

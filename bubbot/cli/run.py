@@ -60,6 +60,10 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
         manager.start(app.group.create_task)
         keeping = daemon.keep_time()
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
+        if not names:
+            log.warning(
+                "nobody can write to it: `bubbot init` sets up Telegram or Discord", extra={"action": "run.alone"}
+            )
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()
