@@ -61,9 +61,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
         keeping = daemon.keep_time()
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
-            log.warning(
-                "nobody can write to it: `bubbot init` sets up Telegram or Discord", extra={"action": "run.alone"}
-            )
+            log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()
