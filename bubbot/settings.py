@@ -8,36 +8,37 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
 from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
-from bubbot.settings_model import AttachmentSettings, HttpSettings, LogSettings, ScheduleSettings, Section
-from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
+from bubbot.settings_model import (
+    AttachmentSettings,
+    ContextSettings,
+    HttpSettings,
+    LogSettings,
+    MemorySettings,
+    ScheduleSettings,
+    Section,
+)
+from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
+from bubbot.settings_model import Setting as Setting  # noqa: PLC0414
+from bubbot.settings_model import ToolSettings as ToolSettings  # noqa: PLC0414
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
-    DAY,
     Language,
     Level,
     Name,
-    Number,
     OptionalPath,
     OptionalWhole,
-    Whole,
     Zone,
     wanted,
 )
@@ -76,33 +77,6 @@ class BotSettings(Section):
         if self.persona:
             raise ConfigError("[bot] persona and [bot] persona_file are both set: keep one of them.")
         return read_text(self.persona_file, PERSONA_LIMIT, "[bot] persona_file").strip()
-
-
-class ContextSettings(Section):
-    """`[context]`: what of the tape the model sees."""
-
-    selector: Name = Field(default="auto", description="The strategy that picks the entries the model sees.")
-
-
-class MemorySettings(Section):
-    """`[memory]`: how long remembered things stay."""
-
-    retention_days: Whole = Field(
-        default=30, ge=1, le=36500, description="Days after which the notes of a day are dropped."
-    )
-    recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
-
-
-class ToolSettings(Section):
-    """`[tools]`: limits of every tool."""
-
-    timeout: Number = Field(default=60.0, gt=0, le=DAY, description="Seconds one tool may run.")
-    result_limit: Whole = Field(
-        default=16000,
-        ge=100,
-        le=10_000_000,
-        description="Characters of a result the model is shown; the rest is kept aside.",
-    )
 
 
 class Settings(BaseSettings):
@@ -155,17 +129,6 @@ class Settings(BaseSettings):
         return (*found, *_secrets_in(self.channels))
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
-
-    section: str
-    key: str
-    type: str
-    default: str | int | float | bool | list[str] | dict[str, Any] | None
-    description: str
-
-
 def describe() -> Iterator[Setting]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
     below = {"budget": BUDGET_TABLES}
@@ -175,6 +138,11 @@ def describe() -> Iterator[Setting]:
         for key, field in model.model_fields.items():
             default = None if field.is_required() else field.default
             yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
+
+
+def named_home() -> Path | None:
+    """The home folder that `$BUBBOT_HOME` names, absolute. Raises `ConfigError` for `~nobody`."""
+    return default_home() if _variables().get("BUBBOT_HOME") else None
 
 
 def default_home() -> Path:
@@ -255,6 +223,32 @@ def runtime_folder() -> Path | None:
     """The user's own folder for sockets (`XDG_RUNTIME_DIR`); None where the system has none."""
     named = _variables().get("XDG_RUNTIME_DIR")
     return Path(named) if named else None
+
+
+def unit_folder() -> Path:
+    """Where a user's own services are: `$XDG_CONFIG_HOME/systemd/user`, else `~/.config/systemd/user`.
+
+    Raises `ConfigError` where the folder of the user cannot be found out.
+    """
+    named = Path(_variables().get("XDG_CONFIG_HOME", ""))
+    try:
+        return (named if named.is_absolute() else Path.home() / ".config") / "systemd" / "user"
+    except RuntimeError as error:
+        raise ConfigError(f"The folder of this user cannot be found out ({error}): set HOME.") from None
+
+
+def service_manager(pid: int) -> tuple[str, float | None]:
+    """Where a service manager such as systemd wants to hear from process `pid` (`NOTIFY_SOCKET`; empty: nowhere), and
+    how many seconds it bears to hear nothing (`WATCHDOG_USEC`; None: any number, or another process is meant)."""
+    address, most, meant = (_variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
+    watched = most.isascii() and most.isdigit() and int(most) > 0 and meant in ("", str(pid))
+    return (address if address[:1] in ("/", "@") else ""), int(most) / 1e6 if watched else None
+
+
+def left_behind() -> tuple[str, ...]:
+    """The names of variables that count here and that a service does not see: settings, and keys of providers."""
+    named = (name for name, value in _variables().items() if value and name != "BUBBOT_HOME")
+    return tuple(sorted(name for name in named if name.startswith(PREFIX) or name.endswith("_API_KEY")))
 
 
 _SECTIONS: Mapping[str, type[Section]] = {

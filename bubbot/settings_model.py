@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from bubbot.settings_values import DAY, Address, Level, Name, Names, Number, OptionalPath, OptionalWhole, Secret, Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
+
+    section: str
+    key: str
+    type: str
+    default: str | int | float | bool | list[str] | dict[str, Any] | None
+    description: str
 
 
 class Section(BaseModel):
@@ -78,6 +92,33 @@ class ModelSettings(Section):
         description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
     )
     threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
+
+
+class ContextSettings(Section):
+    """`[context]`: what of the tape the model sees."""
+
+    selector: Name = Field(default="auto", description="The strategy that picks the entries the model sees.")
+
+
+class MemorySettings(Section):
+    """`[memory]`: how long remembered things stay."""
+
+    retention_days: Whole = Field(
+        default=30, ge=1, le=36500, description="Days after which the notes of a day are dropped."
+    )
+    recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
+
+
+class ToolSettings(Section):
+    """`[tools]`: limits of every tool."""
+
+    timeout: Number = Field(default=60.0, gt=0, le=DAY, description="Seconds one tool may run.")
+    result_limit: Whole = Field(
+        default=16000,
+        ge=100,
+        le=10_000_000,
+        description="Characters of a result the model is shown; the rest is kept aside.",
+    )
 
 
 class AttachmentSettings(Section):

@@ -69,6 +69,7 @@ class TelegramChannel:
         commands = self._commands()
         known = frozenset({*FIRST, *(one.name for one in commands)})
         me = await persistent(lambda: self._who(known))
+        self._health = Health(ready=False, heard=self._health.heard, note="connected, nothing received yet")
         await set_menu(self._api, self.name, commands)
         log.info("channel %s: connected as @%s", self.name, me.username, extra={"action": "telegram.ready"})
         return me

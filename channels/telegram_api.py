@@ -77,13 +77,14 @@ class Api:
         """The result of a method as JSON. Raises `Refusal` or `Unreachable`."""
         return await self._limited(self._timing.upload if upload else self._timing.call, method, dict(parameters or {}))
 
-    async def poll(self, offset: int | None) -> list[Any]:
-        """One `getUpdates`. A poll that neither returns nor fails is given up, and its connection with it."""
-        hold = self._settings.poll_timeout
-        parameters: dict[str, Any] = {"timeout": hold, "allowed_updates": UPDATES}
+    async def poll(self, offset: int | None, *, hold: bool) -> list[Any]:
+        """One `getUpdates`, held by Telegram until there is news or not at all. A poll that neither returns nor fails
+        is given up, and its connection with it."""
+        seconds = self._settings.poll_timeout if hold else 0
+        parameters: dict[str, Any] = {"timeout": seconds, "allowed_updates": UPDATES}
         if offset is not None:
             parameters["offset"] = offset
-        wait = hold + self._timing.poll_margin
+        wait = seconds + self._timing.poll_margin
         try:
             found = await self._limited(wait, "getUpdates", parameters)
         except Unreachable:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from channels.telegram_api import Api, Timing
@@ -148,18 +147,31 @@ class Persistent:
 
 
 async def poll(api: Api, persistent: Persistent, deliver: Callable[[Any], Awaitable[None]]) -> None:
-    """Hands every update to `deliver`, until cancelled. What `deliver` raises ends it, and nothing is acknowledged."""
+    """Hands every update to `deliver`, until cancelled. What `deliver` raises ends it, and nothing is acknowledged.
+
+    The first request, and each after a failure, is answered at once: who asks how the connection is need not wait for
+    a message, or for the end of a poll in vain.
+    """
     offset: int | None = None
+    heard = False
+
+    async def ask() -> list[Any]:
+        nonlocal heard
+        hold, heard = heard, False
+        batch = await _numbered(api, offset, hold=hold)
+        heard = True
+        return batch
+
     while True:
-        batch = await persistent(partial(_numbered, api, offset))
+        batch = await persistent(ask)
         for raw in batch:
             await deliver(raw)
         offset = max(_numbers(batch)) + 1 if batch else None
 
 
-async def _numbered(api: Api, offset: int | None) -> list[Any]:
+async def _numbered(api: Api, offset: int | None, *, hold: bool) -> list[Any]:
     """A batch that can be acknowledged; one without any number would come again at once, forever."""
-    batch = await api.poll(offset)
+    batch = await api.poll(offset, hold=hold)
     if batch and not _numbers(batch):
         raise Unreachable("it sends updates without numbers")
     return batch

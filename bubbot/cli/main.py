@@ -16,9 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import __version__, log
-from bubbot.errors import BubbotError, ConfigError, HomeLocked, ModelUnconfigured, StoreError, TapeCorrupt
+from bubbot.errors import (
+    BubbotError,
+    ChannelRefused,
+    ConfigError,
+    HomeLocked,
+    ModelUnconfigured,
+    StoreError,
+    TapeCorrupt,
+)
 
-FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 """The exit codes; docs/reference/exit-codes.md explains them."""
 EXIT_CODES: Mapping[type[BubbotError], int] = {
     HomeLocked: LOCKED,
@@ -26,6 +34,7 @@ EXIT_CODES: Mapping[type[BubbotError], int] = {
     ModelUnconfigured: USAGE,
     TapeCorrupt: DAMAGED,
     StoreError: DATABASE,
+    ChannelRefused: REFUSED,
     BubbotError: FAILED,
 }
 """The code of an error is that of its class, or of the nearest class above it."""
@@ -52,6 +61,7 @@ COMMANDS: Mapping[str, Command] = {
     "schedule": Command("plan prompts, commands and texts, and see what became of them", "bubbot.cli.schedule"),
     "access": Command("say who may speak with the bot", "bubbot.cli.access"),
     "usage": Command("show which models were asked and what that cost", "bubbot.cli.usage"),
+    "service": Command("run the bot under systemd, and see how it is there", "bubbot.cli.service"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
 """Every command; its module is imported when it is asked for, and no other."""

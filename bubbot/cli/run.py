@@ -16,11 +16,13 @@ from typing import Any
 
 from bubbot.channel import Webhook
 from bubbot.cli.run_control import control
+from bubbot.cli.run_service import reported, watched
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
 from bubbot.errors import ChannelRefused
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
+from bubbot.service.report import Report
 from bubbot.settings import runtime_folder
 from bubbot.wiring_daemon import Daemon, open_daemon
 
@@ -36,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until a signal; 1 where every channel was refused, 130 after a second signal."""
+    """Runs until a signal; 6 where every channel was refused, 130 after a second signal."""
     try:
         asyncio.run(_run(setup(args, quiet=False)))
     except asyncio.CancelledError:  # by the second signal: `_on_signals`
@@ -49,15 +51,16 @@ async def _run(made: Setup) -> None:
     _on_signals(ending)
     made.home.ensure()
     path = socket_path(made.home.path, runtime_folder(), Path(gettempdir()))
-    async with open_daemon(made.settings, made.home, address=str(path)) as daemon:
-        await _serve(daemon, made, path, ending)
+    async with reported() as report, open_daemon(made.settings, made.home, address=str(path)) as daemon:
+        await _serve(daemon, made, path, ending, report)
 
 
-async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event) -> None:
+async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event, report: Report) -> None:
     app, manager = daemon.app, daemon.manager
     left_open = await app.recover_all()
     async with control(daemon, made, path) as server, _web_door(daemon, made):
         manager.start(app.group.create_task)
+        report.watch(watched(daemon))
         keeping = daemon.keep_time()
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
@@ -69,6 +72,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, ending: asyncio.Event)
         log.info("ending", extra={"action": "run.ending"})
         server.quiesce()
         keeping.cancel()
+        report.stopping(Grace().longest(len(app.lines)))
         await manager.end(Grace())
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))

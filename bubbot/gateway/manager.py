@@ -26,6 +26,10 @@ class Grace:
     turns: float = 30.0
     deliveries: float = 10.0
 
+    def longest(self, lines: int) -> float:
+        """Seconds that `ChannelManager.end` takes at most with so many lines."""
+        return self.turns + self.deliveries * (3 + lines)
+
 
 class ChannelManager:
     """Runs the lines. One that fails is run again; one that is refused ends, and the others go on."""

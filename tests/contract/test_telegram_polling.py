@@ -75,7 +75,7 @@ class TestPolling:
         async with opened(server) as channel, running(channel, receive):
             await server.until(lambda: len(heard.events) == 2)
             await asyncio.sleep(0.1)
-            assert server.sent("getUpdates") == [{"timeout": 1, "allowed_updates": UPDATES}]
+            assert server.sent("getUpdates") == [{"timeout": 0, "allowed_updates": UPDATES}]
             stored.set()
             await server.until(lambda: len(server.sent("getUpdates")) >= 3)
         assert heard.texts() == ["one", "two"]
@@ -153,13 +153,25 @@ class TestPolling:
         polls = actions(caplog)[actions(caplog).index("telegram.ready") + 1 :]
         assert polls == ["telegram.offline", "telegram.online"]
 
+    async def test_it_is_ready_once_it_was_polled_which_takes_no_time_after_a_failure(
+        self, server: ScriptedServer
+    ) -> None:
+        server.say("getUpdates", HANG)
+        async with opened(server, replace(FAST, poll_margin=0.2)) as channel, running(channel, Heard(server)):
+            await server.until(lambda: server.sent("getUpdates"))
+            assert not channel.health().ready
+            assert channel.health().heard
+            await server.until(lambda: len(server.sent("getUpdates")) >= 3)
+            assert channel.health().ready
+        assert [one["timeout"] for one in server.sent("getUpdates")[:3]] == [0, 0, 1]
+
     async def test_a_wedged_poll_is_given_up_and_its_connection_with_it(
         self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
     ) -> None:
         server.say("getUpdates", HANG)
         server.updates = [update(1, "one")]
         heard = Heard(server)
-        async with opened(server, replace(FAST, poll_margin=-0.8)) as channel:
+        async with opened(server, replace(FAST, poll_margin=0.2)) as channel:
             client = channel._api._polls._client
             async with running(channel, heard):
                 await server.until(lambda: len(heard.events) == 1)
@@ -189,7 +201,7 @@ class TestPolling:
         given = read_settings("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
         api = Api(given, replace(FAST, poll_margin=-0.7))
         with pytest.raises(Unreachable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
-            await api.poll(None)
+            await api.poll(None, hold=True)
         await asyncio.wait_for(ended.wait(), 5)
         await api.aclose()
         slow.close()

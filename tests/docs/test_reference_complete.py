@@ -148,7 +148,16 @@ def test_the_exit_codes_are_in_the_reference() -> None:
     page = _page("exit-codes.md")
     assert [kind.__name__ for kind in EXIT_CODES if f"`{kind.__name__}`" not in page] == []
     main: Any = import_module("bubbot.cli.main")
-    codes = (main.FINE, main.FAILED, main.USAGE, main.LOCKED, main.DATABASE, main.DAMAGED, main.INTERRUPTED)
+    codes = (
+        main.FINE,
+        main.FAILED,
+        main.USAGE,
+        main.LOCKED,
+        main.DATABASE,
+        main.DAMAGED,
+        main.REFUSED,
+        main.INTERRUPTED,
+    )
     assert [code for code in codes if f"\n| {code} |" not in page] == []
 
 

@@ -60,6 +60,10 @@ def refused(home: Path, *options: str, code: int = 2, **how: object) -> str:
     return sentence(done)
 
 
+def there(path: Path) -> bool:
+    return path.exists()
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -131,7 +135,7 @@ class TestByQuestions:
             done = await asyncio.to_thread(init, home, "--model", "scripted", lines=lines[:given], env=at(telegram))
             assert done.returncode == 1
             assert done.stdout.decode().rstrip().endswith("nothing was changed. --yes asks nothing.")
-            assert not home.exists()
+            assert not there(home)
 
     def test_models_of_providers_and_of_ollama_are_set(self, home: Path) -> None:
         number = (
@@ -188,7 +192,7 @@ class TestByOptions:
             refused, home, "--yes", "--telegram-token", "-", code=1, lines=[WRONG], env=at(telegram)
         )
         assert "was refused by Telegram" in told
-        assert not home.exists()
+        assert not there(home)
 
     @pytest.mark.parametrize(
         ("options", "said"),
@@ -207,7 +211,7 @@ class TestByOptions:
         assert done.returncode == 2
         assert said in done.stderr.decode()
         assert WRONG not in done.stderr.decode()
-        assert not home.exists()
+        assert not there(home)
 
 
 class TestWhatIsThere:
@@ -261,7 +265,7 @@ class TestWhatIsThere:
 
     def test_a_full_disk_leaves_no_new_home_behind(self, home: Path) -> None:
         assert "nothing was changed" in sentence(init(home, "--yes", before=SMALL))
-        assert not home.exists()
+        assert not there(home)
 
     def test_homes_and_files_that_cannot_be_used_are_named_before_anything_is_asked(self, tmp_path: Path) -> None:
         file = tmp_path / "file"

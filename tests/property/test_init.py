@@ -56,10 +56,13 @@ def accepted(check: object, text: str) -> str | None:
 
 
 def put(home: Home, changes: Changes) -> tuple[Present, Settings]:
+    def check(path: Path) -> None:
+        load(home=home.path, config=path)
+
     present = read_present(home, None)
     text, secrets = text_after(present, changes, home), new_secrets(changes, home)
     if text != present.text or secrets:
-        write(home, present, text, secrets, stamp="T", check=lambda path: load(home=home.path, config=path) and None)
+        write(home, present, text, secrets, stamp="T", check=check)
     return present, load(home=home.path)
 
 

@@ -1,0 +1,64 @@
+"""Asking systemd, through its own command."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+LONGEST = 400.0
+"""Seconds a command may take: a start returns when the bot is heard, or is given up."""
+SHORT = 20.0
+"""Seconds a question may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    code: int
+    said: str
+
+
+Run: TypeAlias = Callable[[Sequence[str], float], Done]
+"""Runs a command for at most so many seconds."""
+
+
+def run(command: Sequence[str], seconds: float) -> Done:
+    """Runs a command; one that is not there or takes too long has failed."""
+    try:
+        done = subprocess.run(  # noqa: S603 - commands are made here, and by exec
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except FileNotFoundError:
+        return Done(127, f"there is no command {command[0]}")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Done(126, str(error))
+    return Done(done.returncode, done.stdout if done.returncode == 0 else (done.stderr.strip() or done.stdout))
+
+
+def systemctl(*words: str, user: bool) -> tuple[str, ...]:
+    """The command, for the services of this user or of the system."""
+    return ("systemctl", *(["--user"] if user else []), *words)
+
+
+def silent(run: Run, *, user: bool) -> str | None:
+    """Why the service manager does not answer; None where it does."""
+    done = run(systemctl("show", "--property=Version", user=user), SHORT)
+    return (done.said.strip().splitlines() or ["systemctl failed"])[0] if done.code else None
+
+
+def properties(run: Run, unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
+    """What systemd knows of a unit; None where it does not answer."""
+    done = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT)
+    if done.code:
+        return None
+    pairs = (line.partition("=") for line in done.said.splitlines())
+    return {name: value for name, _, value in pairs}
