@@ -12,6 +12,7 @@ from typing import Any
 
 from bubbot import log
 from bubbot.channel import Channel
+from bubbot.cli.init_service import KINDS, Service, home_of
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.init.accounts import Accounts
@@ -23,7 +24,7 @@ from bubbot.init.meet import close, make_channel, meet
 from bubbot.init.present import Present, read_present
 from bubbot.init.questions import Given, ask_bot, ask_model
 from bubbot.init.write import write
-from bubbot.settings import Settings, default_home, environment_secrets, load, zone_variable
+from bubbot.settings import Settings, environment_secrets, load, zone_variable
 from bubbot.settings_sources import read_secret
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import new_id, now
@@ -61,48 +62,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CHANNEL:ID",
         help="an owner, such as telegram:42; may be repeated",
     )
+    parser.add_argument(
+        "--service",
+        choices=KINDS,
+        help="puts the bot under systemd, as a service of this user or of the system, or not",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Asks, then writes; 1 where the input ended before, 130 after Ctrl-C: then nothing was changed."""
-    answers = io.StringIO() if sys.stdin is None else sys.stdin
-    console = Console(answers, sys.stdout, unasked=args.yes)
+    console = Console(io.StringIO() if sys.stdin is None else sys.stdin, sys.stdout, unasked=args.yes)
+    made = _Init(args, console)
     try:
-        return _Init(args, console).run()
+        made.ask()
     except InputEnded:
         console.say("The input ended before the last answer: nothing was changed. --yes asks nothing.")
         return ENDED
     except KeyboardInterrupt:
         console.say("\nNothing was changed.")
         return INTERRUPTED
+    made.finish()
+    return FINE
 
 
 class _Init:
-    """One run of the command."""
+    """One run of the command: `ask` changes nothing, `finish` writes."""
 
     def __init__(self, args: argparse.Namespace, console: Console) -> None:
         self._args = args
         self._console = console
-        self._home = Home((args.home or default_home()).absolute())
+        self._home = Home(home_of(args.service, args.home))
+        self._config: Path | None = args.config.absolute() if args.config else None
+        self._service = Service(args.service, self._home.path, self._config)
         self._secrets: list[str] = [*environment_secrets()]
+        self._changes = Changes()
         log.setup("warning", secrets=self._secrets)
 
-    def run(self) -> int:
-        config = self._args.config.absolute() if self._args.config else None
-        present, given = read_present(self._home, config), self._given()
-        self._hide(*present.settings.secrets(), given.api_key or "", *given.tokens.values())
-        changes, console = Changes(), self._console
+    def ask(self) -> None:
+        """Asks everything. Raises `InputEnded`, and `ConfigError` or `ChannelError` for what no answer mends."""
+        self._service.check()
+        self._present, given = read_present(self._home, self._config), self._given()
+        self._hide(*self._present.settings.secrets(), given.api_key or "", *given.tokens.values())
+        present, changes, console = self._present, self._changes, self._console
         if not console.unasked:
             console.say(f"This sets up the bot whose home is {self._home.path}.")
             console.say("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
         ask_bot(console, present, given, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
         ask_model(console, present, given, changes)
-        found = Accounts(console, present, given, changes, self._channel, meet).ask()
-        settings = self._write(present, changes)
-        told = overridden(settings, changes)
-        for line in (*told, *farewell(settings, found, prefix=self._prefix(), writer=self._home.holder())):
+        self._accounts = Accounts(console, present, given, changes, self._channel, meet).ask()
+        self._kind = self._service.chosen(console)
+
+    def finish(self) -> None:
+        """Writes, installs the service, and says what comes next. Raises `ConfigError`."""
+        settings, console = self._write(self._present, self._changes), self._console
+        for line in overridden(settings, self._changes):
             console.say(line)
-        return FINE
+        try:
+            serves, failure = self._service.install(self._kind, console), None
+        except ConfigError as error:  # what was written stays, and what to do with it is told all the same
+            serves, failure = False, error
+        writer = None if serves else self._home.holder()
+        for line in farewell(settings, self._accounts, prefix=self._prefix(), writer=writer, serves=serves):
+            console.say(line)
+        if failure is not None:
+            raise failure
 
     def _given(self) -> Given:
         args = self._args

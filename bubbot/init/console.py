@@ -71,7 +71,7 @@ class Console:
             text = self._answers.readline()
         except UnicodeDecodeError:
             text = "\ufffd\n"
-        if not echoed or not self._answers.isatty():
+        if prompt and not (echoed and self._answers.isatty()):
             self._write("\n")
         if not text:
             raise InputEnded

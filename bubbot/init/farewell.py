@@ -9,11 +9,6 @@ from bubbot.init.changes import Changes
 from bubbot.models import local
 from bubbot.settings import Settings
 
-_FIND = {
-    "telegram": "Telegram does not show people their ids",
-    "discord": "Discord: Settings, Advanced, Developer Mode; then a right click on your name, Copy User ID",
-}
-
 
 def overridden(settings: Settings, changes: Changes) -> Iterator[str]:
     """A line for each value that the environment sets otherwise."""
@@ -23,8 +18,11 @@ def overridden(settings: Settings, changes: Changes) -> Iterator[str]:
             yield f"[{table[0]}] {key}: the environment sets another value, and that holds."
 
 
-def farewell(settings: Settings, accounts: Sequence[Account], *, prefix: str, writer: int | None) -> Iterator[str]:
-    """The next steps, a line each. `prefix` is the command of this bot, `writer` the process that runs it."""
+def farewell(
+    settings: Settings, accounts: Sequence[Account], *, prefix: str, writer: int | None, serves: bool
+) -> Iterator[str]:
+    """The next steps, a line each. `prefix` is the command of this bot, `writer` the process that runs it already,
+    `serves` whether a service does."""
     if not settings.model.name and not local.available():
         yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
     yield "\nNext:"
@@ -34,7 +32,8 @@ def farewell(settings: Settings, accounts: Sequence[Account], *, prefix: str, wr
     if not accounts:
         yield f"  {prefix} chat      talks with the bot in this terminal"
         return
-    yield f"  {prefix} run       runs the bot, until Ctrl-C"
+    if not serves:
+        yield f"  {prefix} run       runs the bot, until Ctrl-C"
     for account in accounts:
         yield from _to_write(account, prefix)
 

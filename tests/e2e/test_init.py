@@ -189,7 +189,7 @@ class TestByOptions:
 
     async def test_a_refused_token_ends_it_and_nothing_is_written(self, home: Path, telegram: Telegram) -> None:
         told = await asyncio.to_thread(
-            refused, home, "--yes", "--telegram-token", "-", code=1, lines=[WRONG], env=at(telegram)
+            refused, home, "--yes", "--telegram-token", "-", code=6, lines=[WRONG], env=at(telegram)
         )
         assert "was refused by Telegram" in told
         assert not there(home)
@@ -263,10 +263,6 @@ class TestWhatIsThere:
         assert "nothing was changed" in sentence(done)
         assert contents(home) == before
 
-    def test_a_full_disk_leaves_no_new_home_behind(self, home: Path) -> None:
-        assert "nothing was changed" in sentence(init(home, "--yes", before=SMALL))
-        assert not there(home)
-
     def test_homes_and_files_that_cannot_be_used_are_named_before_anything_is_asked(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         file.write_text("x")
@@ -286,3 +282,38 @@ class TestWhatIsThere:
         home.mkdir()
         (home / "daemon.lock").write_text('{"pid": 4242, "address": null}')
         assert "process 4242" in fine(home, "--yes")
+
+
+class TestService:
+    def test_it_is_not_offered_where_systemd_does_not_answer_and_asking_for_it_says_so_first(self, home: Path) -> None:
+        path = {"PATH": str(home.parent)}
+        assert "systemd does not manage" in refused(home, "--yes", "--service", "user", env=path)
+        assert not there(home)
+        told = fine(home, "--model", "scripted", lines=[""] * 5, env=path)
+        assert "Run it as a service" not in told
+        assert "bubbot chat" in told
+
+    def test_a_service_that_is_asked_for_is_installed_and_started_for_this_home(self, home: Path) -> None:
+        path = {
+            "PATH": str(_systemctl(home.parent)),
+            "HOME": str(home.parent),
+            "XDG_CONFIG_HOME": str(home.parent / "xdg"),
+        }
+        done = init(home, "--yes", "--service", "user", "--name", "Bob", env=path)
+        assert done.returncode == 0, done.stderr
+        told = done.stdout.decode()
+        assert "enable --now bubbot.service" in told
+        assert "bubbot run" not in told
+        unit = (home.parent / "xdg" / "systemd" / "user" / "bubbot.service").read_text()
+        assert f"--home {home}" in unit
+        ran = (home.parent / "ran").read_text().splitlines()
+        assert ran[-2:] == ["--user daemon-reload", "--user enable --now bubbot.service"]
+
+
+def _systemctl(folder: Path) -> Path:
+    """A folder with a `systemctl` that takes everything and writes down what it was asked."""
+    made = folder / "bin"
+    made.mkdir()
+    (made / "systemctl").write_text(f'#!/bin/sh\necho "$*" >> {folder}/ran\necho Version=255\n')
+    (made / "systemctl").chmod(0o755)
+    return made
