@@ -251,6 +251,7 @@ class TestWhatIsThere:
         assert said in refused(home, "--yes", "--name", "Bob", env=NOWHERE)
         assert contents(home) == {"config.toml": text}
 
+    @pytest.mark.proof
     def test_a_full_disk_leaves_everything_as_it_was(self, home: Path) -> None:
         home.mkdir()
         large = "".join(f"# {number}\n" for number in range(2000))

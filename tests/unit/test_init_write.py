@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,17 @@ def filled(home: Home) -> Present:
 
 def secret(home: Home) -> Path:
     return home.path / "secrets" / "telegram-token"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can become longer than 4 KiB, which a write learns as it learns of a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -90,3 +104,18 @@ def test_what_somebody_else_wrote_meanwhile_is_not_written_over(home: Home) -> N
     with pytest.raises(ConfigError, match="changed by somebody else"):
         put(home, present, meanwhile="[log]\n")
     assert contents(home.path) == {"config.toml": "[log]\n", "secrets/telegram-token": "old\n"}
+
+
+def test_a_disk_that_is_full_leaves_everything_as_it_was(home: Home) -> None:
+    present = filled(home)
+    before = contents(home.path)
+    with full_disk(), pytest.raises(ConfigError, match="nothing was changed"):
+        write(home, present, NEW + "#\n" * 4096, {secret(home): "new"}, stamp="T", check=lambda _: None)
+    assert contents(home.path) == before
+
+
+def test_a_disk_that_is_full_leaves_no_new_home_behind(home: Home) -> None:
+    present = read_present(home, None)
+    with full_disk(), pytest.raises(ConfigError, match="nothing was changed"):
+        write(home, present, present.basis, {secret(home): "new"}, stamp="T", check=lambda _: None)
+    assert not home.path.parent.exists()
