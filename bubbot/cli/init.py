@@ -15,7 +15,7 @@ from bubbot.channel import Channel
 from bubbot.cli.init_service import KINDS, Service, home_of
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init.accounts import Accounts
+from bubbot.init.accounts import TITLES, Accounts
 from bubbot.init.answers import system_zone
 from bubbot.init.changes import Changes, new_secrets, text_after
 from bubbot.init.console import Console, InputEnded
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api-key-file", metavar="FILE", help="a file with the model's key; - for a line of standard input"
     )
-    for kind, title in (("telegram", "Telegram"), ("discord", "Discord")):
+    for kind, title in TITLES.items():
         either = parser.add_mutually_exclusive_group()
         either.add_argument(
             f"--{kind}-token", type=_only_stdin, metavar="-", help=f"reads the token of {title} from standard input"
@@ -71,7 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Asks, then writes; 1 where the input ended before, 130 after Ctrl-C: then nothing was changed."""
-    console = Console(io.StringIO() if sys.stdin is None else sys.stdin, sys.stdout, unasked=args.yes)
+    # A program that was started with closed descriptors has no streams.
+    console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), unasked=args.yes)
     made = _Init(args, console)
     try:
         made.ask()
@@ -131,16 +132,16 @@ class _Init:
         args = self._args
         given = vars(args)
         tokens: dict[str, str] = {}
-        for kind in ("telegram", "discord"):
+        for kind in TITLES:
             file = given[f"{kind}_token"] or given[f"{kind}_token_file"]
             if file:
-                tokens[kind] = self._secret_of(file, f"--{kind}-token-file")
-        key = self._secret_of(args.api_key_file, "--api-key-file") if args.api_key_file else None
+                tokens[kind] = self._secret_of(file, f"--{kind}-token-file", f"Token of {TITLES[kind]}")
+        key = self._secret_of(args.api_key_file, "--api-key-file", "Key of the model") if args.api_key_file else None
         return Given(args.name, args.language, args.timezone, args.model, key, tokens, args.owner)
 
-    def _secret_of(self, file: str, option: str) -> str:
+    def _secret_of(self, file: str, option: str, what: str) -> str:
         if file == "-":
-            return self._console.line("")
+            return self._console.hidden(what)
         return read_secret(Path(file).expanduser(), option)
 
     def _channel(self, name: str, table: Mapping[str, Any]) -> Channel:

@@ -20,6 +20,10 @@ _SOURCE = {
     "telegram": "the token that @BotFather gave you",
     "discord": "the token from the page Bot of your application",
 }
+_IDS = {
+    "telegram": "its apps do not show it, and the bot works without",
+    "discord": "Settings, Advanced, Developer Mode; then a right click on your name",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class Accounts:
         listed = self.present.written("channels", name, "owners")
         before = list(listed) if isinstance(listed, list) else []
         if not given and not before:
-            question = f"Your own numeric id on {TITLES[kind]}; Enter if you do not know it"
+            question = f"Your own numeric id on {TITLES[kind]} ({_IDS[kind]}); Enter if you do not know it"
             asked = None if self.console.unasked else self.console.ask(question, "", answers.person)
             given = [asked] if asked is not None else []
         added = [one for one in given if str(one) not in map(str, before)]

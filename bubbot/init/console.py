@@ -42,8 +42,10 @@ class Console:
 
     def secret(self, question: str) -> str:
         """An answer that the terminal does not show, as it was typed; empty where nothing is asked."""
-        if self.unasked:
-            return ""
+        return "" if self.unasked else self.hidden(question)
+
+    def hidden(self, question: str) -> str:
+        """The same, asked in any case. Raises `InputEnded`."""
         with _no_echo(self._answers) as hidden:
             text = self.line(f"{question} (it is not shown): " if hidden else f"{question}: ", echoed=not hidden)
         return text.strip()
@@ -71,11 +73,18 @@ class Console:
             text = self._answers.readline()
         except UnicodeDecodeError:
             text = "\ufffd\n"
-        if prompt and not (echoed and self._answers.isatty()):
+        if not (echoed and self._answers.isatty()):
             self._write("\n")
         if not text:
             raise InputEnded
-        return text.rstrip("\r\n")
+        return self._decoded(text.rstrip("\r\n"))
+
+    def _decoded(self, text: str) -> str:
+        """The text as UTF-8, also where the locale calls the input something else."""
+        try:
+            return text if text.isprintable() else text.encode(self._answers.encoding, "surrogateescape").decode()
+        except (UnicodeError, TypeError):
+            return text
 
     def _write(self, text: str) -> None:
         encoding = self._shown.encoding or "utf-8"

@@ -55,7 +55,7 @@ class Newcomer:
         self.keys += len(command) + 1
         self.commands.append(command)
         begun = time.monotonic()
-        with Terminal(self.home, *command.split()[1:], first=first, **self.env) as terminal:
+        with Terminal(self.home, *command.split()[1:], first=first, script=None, **self.env) as terminal:
             self.waited += time.monotonic() - begun
             yield terminal
             begun = time.monotonic()
