@@ -12,7 +12,7 @@ SYSTEM_HOME = Path("/var/lib/bubbot")
 """The home of the service of the system, where no other is named: the one that the shipped unit makes."""
 
 _PLAIN = re.compile(r"[\w/.@+=,:~^-]+", re.ASCII)
-_EXEC = re.compile(r"^ExecStart=:\S+ -P -m bubbot --home \S+ (.+)$", re.MULTILINE)
+_EXEC = re.compile(r"^ExecStart=:\S+ (.* -m bubbot) --home \S+ (.+)$", re.MULTILINE)
 _STATE = re.compile(r"^StateDirectory=.*\nStateDirectoryMode=.*$", re.MULTILINE)
 _FOLDER = re.compile(r"^WorkingDirectory=.*$", re.MULTILINE)
 
@@ -29,10 +29,8 @@ def rendered(name: str, *, python: Path, home: Path, config: Path | None) -> str
         raise ConfigError(
             f"systemd starts no program with a quote in its path, as in {python}: install bubbot elsewhere."
         )
-    start = [word(python), "-P", "-m", "bubbot", "--home", word(home)]
-    if config is not None:
-        start += ["--config", word(config)]
-    text = _EXEC.sub(lambda found: f"ExecStart=:{' '.join(start)} {found[1]}", shipped(name))
+    paths = ["--home", word(home), *([] if config is None else ["--config", word(config)])]
+    text = _EXEC.sub(lambda found: f"ExecStart=:{word(python)} {found[1]} {' '.join(paths)} {found[2]}", shipped(name))
     text = _FOLDER.sub(lambda _: f"WorkingDirectory={_known(home)}", text)
     if home != SYSTEM_HOME:
         text = _STATE.sub(lambda _: f"ReadWritePaths={_listed(home)}", text)

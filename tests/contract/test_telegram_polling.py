@@ -158,7 +158,7 @@ class TestPolling:
     ) -> None:
         server.say("getUpdates", HANG)
         async with opened(server, replace(FAST, poll_margin=0.2)) as channel, running(channel, Heard(server)):
-            await server.until(lambda: server.sent("getUpdates"))
+            await server.until(lambda: len(server.sent("getUpdates")) > 0)
             assert not channel.health().ready
             assert channel.health().heard
             await server.until(lambda: len(server.sent("getUpdates")) >= 3)

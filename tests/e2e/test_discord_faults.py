@@ -132,7 +132,7 @@ async def test_a_kill_in_mid_answer_is_made_good_in_the_same_message(server: Ser
 async def test_a_token_that_is_refused_is_one_sentence_and_the_end(server: Server, home: Path) -> None:
     configured(home, server, token="123456789." + "A" * 35 + "." + "B" * 35)
     daemon = await started(home)
-    assert await daemon.ended() == 1
+    assert await daemon.ended() == 6
     assert daemon.errors.count("[channels.discord] token was refused by Discord") <= 2
     assert "A" * 35 not in daemon.errors
 

@@ -368,7 +368,7 @@ class TestWhenThingsGoWrong:
     async def test_a_refused_token_is_named_once_and_ends_the_bot(self, server: Server, home: Path) -> None:
         configured(home, server, token="123456:" + "A" * 35)
         daemon = await started(home)
-        assert await daemon.ended() == 1
+        assert await daemon.ended() == 6
         assert daemon.errors.count("[channels.telegram] token") <= 2
         assert "A" * 35 not in daemon.errors
 
