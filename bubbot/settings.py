@@ -142,7 +142,7 @@ def describe() -> Iterator[Setting]:
 
 def named_home() -> Path | None:
     """The home folder that `$BUBBOT_HOME` names, absolute. Raises `ConfigError` for `~nobody`."""
-    return default_home() if _variables().get("BUBBOT_HOME") else None
+    return default_home() if variables().get("BUBBOT_HOME") else None
 
 
 def default_home() -> Path:
@@ -151,9 +151,9 @@ def default_home() -> Path:
     Raises `ConfigError` where the folder of the user cannot be found out.
     """
     try:
-        if home := _variables().get("BUBBOT_HOME"):
+        if home := variables().get("BUBBOT_HOME"):
             return Path(home).expanduser().absolute()
-        data = Path(_variables().get("XDG_DATA_HOME", ""))
+        data = Path(variables().get("XDG_DATA_HOME", ""))
         # The specification says that a relative path there is to be ignored.
         return (data if data.is_absolute() else Path.home() / ".local" / "share") / "bubbot"
     except RuntimeError as error:
@@ -194,7 +194,7 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
 
 def environment_secrets() -> tuple[str, ...]:
     """The values of all variables that are named like a secret: providers' keys are taken from there by litellm."""
-    return tuple(value for name, value in _variables().items() if value and _SECRET_KEY.search(name.lower()))
+    return tuple(value for name, value in variables().items() if value and _SECRET_KEY.search(name.lower()))
 
 
 def logging_environment() -> tuple[str, tuple[str, ...]]:
@@ -202,7 +202,7 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
 
     For the crash that comes before the settings are loaded; raises nothing.
     """
-    ours = {name.upper(): value for name, value in _variables().items() if name.upper().startswith(PREFIX)}
+    ours = {name.upper(): value for name, value in variables().items() if name.upper().startswith(PREFIX)}
     level = ours.get("BUBBOT_LOG__LEVEL", "").lower()
     secrets = tuple(value for name, value in ours.items() if _SECRET_KEY.search(name.lower()))
     return level if level in get_args(get_args(Level)[0]) else "info", secrets
@@ -210,18 +210,18 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
 
 def zone_variable() -> str:
     """The variable `TZ`, which may name a time zone; empty where it is not set."""
-    return _variables().get("TZ", "")
+    return variables().get("TZ", "")
 
 
 def terminal_style() -> str:
     """What the terminal wants by its environment: `dumb` (lines only), `plain` (no colours) or `colour`."""
-    dumb, plain = _variables().get("TERM", "dumb") == "dumb", _variables().get("NO_COLOR")
+    dumb, plain = variables().get("TERM", "dumb") == "dumb", variables().get("NO_COLOR")
     return "dumb" if dumb else "plain" if plain else "colour"
 
 
 def runtime_folder() -> Path | None:
     """The user's own folder for sockets (`XDG_RUNTIME_DIR`); None where the system has none."""
-    named = _variables().get("XDG_RUNTIME_DIR")
+    named = variables().get("XDG_RUNTIME_DIR")
     return Path(named) if named else None
 
 
@@ -230,7 +230,7 @@ def unit_folder() -> Path:
 
     Raises `ConfigError` where the folder of the user cannot be found out.
     """
-    named = Path(_variables().get("XDG_CONFIG_HOME", ""))
+    named = Path(variables().get("XDG_CONFIG_HOME", ""))
     try:
         return (named if named.is_absolute() else Path.home() / ".config") / "systemd" / "user"
     except RuntimeError as error:
@@ -240,14 +240,14 @@ def unit_folder() -> Path:
 def service_manager(pid: int) -> tuple[str, float | None]:
     """Where a service manager such as systemd wants to hear from process `pid` (`NOTIFY_SOCKET`; empty: nowhere), and
     how many seconds it bears to hear nothing (`WATCHDOG_USEC`; None: any number, or another process is meant)."""
-    address, most, meant = (_variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
+    address, most, meant = (variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
     watched = most.isascii() and most.isdigit() and int(most) > 0 and meant in ("", str(pid))
     return (address if address[:1] in ("/", "@") else ""), int(most) / 1e6 if watched else None
 
 
 def left_behind() -> tuple[str, ...]:
     """The names of variables that count here and that a service does not see: settings, and keys of providers."""
-    named = (name for name, value in _variables().items() if value and name != "BUBBOT_HOME")
+    named = (name for name, value in variables().items() if value and name != "BUBBOT_HOME")
     return tuple(sorted(name for name in named if name.startswith(PREFIX) or name.endswith("_API_KEY")))
 
 
@@ -265,7 +265,8 @@ _SINGLE = {section: f"{PREFIX}{section}__<KEY>".upper() for section in _TABLES} 
 }
 
 
-def _variables() -> Mapping[str, str]:
+def variables() -> Mapping[str, str]:
+    """The environment, as it is now."""
     return os.environ  # noqa: TID251 - this is the file that may
 
 
@@ -279,12 +280,12 @@ def _credential(path: Keys) -> str:
 
 def _environment(problems: list[str]) -> dict[str, Any]:
     """The values of the variables, nested by `__`; names that look like settings and are none are problems."""
-    for name in sorted(_variables()):
+    for name in sorted(variables()):
         if not name.upper().startswith(PREFIX):
             continue
         section, *keys = name.upper().removeprefix(PREFIX).lower().split("__")
         where = f"environment variable {name}"
-        if any("\ud800" <= char <= "\udfff" for char in _variables()[name]):
+        if any("\ud800" <= char <= "\udfff" for char in variables()[name]):
             problems.append(f"{where} is not UTF-8 text.")
         if keys and section not in _TABLES:
             problems.append(f"{where}: [{section}] is no section{near(section, _TABLES)}.")
@@ -298,7 +299,7 @@ def _environment(problems: list[str]) -> dict[str, Any]:
 
 def _credentials(problems: list[str]) -> dict[str, Any]:
     """The secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
-    folder = _variables().get("CREDENTIALS_DIRECTORY")
+    folder = variables().get("CREDENTIALS_DIRECTORY")
     tables: dict[str, Any] = {}
     try:
         for file in sorted(Path(folder).iterdir()) if folder else ():

@@ -16,6 +16,8 @@ from bubbot.settings_model import Section
 from bubbot.settings_sources import quoted, shown
 from bubbot.settings_values import DAY, Ids, Name, Number, Whole, wanted
 
+TOKENED = frozenset({"telegram", "discord"})
+"""Kinds of channel that are not started without a token."""
 UNHURRIED = frozenset({"stdin", "terminal"})
 """Kinds of channel on which a line is whole: nothing is waited for unless `debounce` says so."""
 
@@ -133,6 +135,11 @@ class ChannelSettings(Section):
     guilds: Guilds = Field(
         default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."
     )
+
+    @property
+    def overhears(self) -> bool:
+        """Whether what is not said to the bot matters in some chat."""
+        return bool(self.always or self.listen) or any(one.always or one.listen for one in self.guilds.values())
 
 
 def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:

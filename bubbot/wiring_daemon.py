@@ -23,7 +23,7 @@ from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
 from bubbot.runtime.waiting import WaitingRules
 from bubbot.settings import Settings
-from bubbot.settings_channels import UNHURRIED, ChannelSettings, GuildSettings, channel_settings
+from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, GuildSettings, channel_settings
 from bubbot.supervise import Pace, supervise
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import STDIN, App, Wrap, now, open_bot
@@ -31,8 +31,6 @@ from bubbot.wiring_lines import Maker
 
 log = logging.getLogger(__name__)
 
-TOKENED = frozenset({"telegram", "discord"})
-"""Kinds of channel that are not started without a token."""
 WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Seconds between tries of a delivery; the last goes on."""
 
@@ -72,7 +70,13 @@ async def open_daemon(
         rules = {name: _rules(common, settings, access) for name, (common, _) in tables.items()}
         found = [
             await maker.line(
-                maker.channel(name, {**own, "kind": common.kind}, partial(access.people, name)), rules[name]
+                maker.channel(
+                    name,
+                    {**own, "kind": common.kind},
+                    partial(access.people, name),
+                    overhears=common.overhears,
+                ),
+                rules[name],
             )
             for name, (common, own) in tables.items()
         ]

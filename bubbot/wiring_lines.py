@@ -46,9 +46,16 @@ class Maker:
         """A tape that belongs to no session."""
         return TapeService(self.store, tape, now=self.given.now, new_id=self.given.new_id, session="")
 
-    def channel(self, name: str, table: Mapping[str, Any], people: Callable[[], tuple[str, ...]] = tuple) -> Channel:
+    def channel(
+        self,
+        name: str,
+        table: Mapping[str, Any],
+        people: Callable[[], tuple[str, ...]] = tuple,
+        *,
+        overhears: bool = False,
+    ) -> Channel:
         """The adapter of the channel with this name; `table`: its settings, of which the adapter
-        is given its own; `people`: the ids of those who may speak."""
+        is given its own; `people`: the ids of those who may speak; `overhears`: see `ChannelOptions`."""
         settings = {key: value for key, value in table.items() if key not in ChannelSettings.model_fields}
         inbox = Inbox(self.service(inbox_tape(name)), self.given.new_id)
 
@@ -64,6 +71,7 @@ class Maker:
             self.blob(name),
             known,
             self.commands,
+            overhears,
         )
         try:
             make = plugins.load("bubbot.channels", str(table.get("kind", name)))

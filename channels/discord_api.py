@@ -111,6 +111,11 @@ class Api:
             self._bar(error, path)
             raise
 
+    @property
+    def date(self) -> str:
+        """The header `Date` of the newest answer to a call; empty before."""
+        return self._http.date if self._http else ""
+
     async def download(self, url: str, limit: int) -> bytes | None:
         """A file by its address, asked without the token; None where it is larger than `limit` bytes."""
         try:
@@ -214,10 +219,16 @@ class _Http(HTTPClient):
     """The library's client at an address of its own, without a login, and with waits that may be short."""
 
     def __init__(self, settings: DiscordSettings, connector: aiohttp.BaseConnector, longest_wait: float) -> None:
-        super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy)
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(self._noted)
+        super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy, http_trace=trace)
+        self.date = ""
         self.max_ratelimit_timeout = longest_wait  # as an argument it would be 30 at least
         self._base = settings.rest_url
         self._opening = False
+
+    async def _noted(self, _session: object, _context: object, ended: aiohttp.TraceRequestEndParams) -> None:
+        self.date = ended.response.headers.get("Date", "")
 
     async def open(self, token: str) -> None:
         """Makes the session, which the library does when it logs in; nothing is asked yet."""

@@ -11,6 +11,7 @@ from channels.discord_api import Api
 from channels.discord_errors import Refusal, Unreachable, refused_token
 from channels.discord_run import SEES_TEXT, application
 from channels.discord_settings import DiscordSettings
+from channels.http_date import iso
 
 
 async def introduce(api: Api, settings: DiscordSettings, *, within: float) -> Introduction:
@@ -28,7 +29,7 @@ async def introduce(api: Api, settings: DiscordSettings, *, within: float) -> In
     # An application without a bot has no token that gets so far; its own name is the next best.
     bot: dict[str, Any] = found["bot"] if isinstance(found.get("bot"), dict) else found
     name = str(bot.get("username") or found.get("name") or "")
-    return Introduction(str(bot.get("id") or number), name, tuple(_remarks(found, flags, settings)))
+    return Introduction(str(bot.get("id") or number), name, tuple(_remarks(found, flags, settings)), iso(api.date))
 
 
 def _remarks(found: dict[str, Any], flags: int, settings: DiscordSettings) -> Iterator[str]:

@@ -77,6 +77,11 @@ class Api:
         """The result of a method as JSON. Raises `Refusal` or `Unreachable`."""
         return await self._limited(self._timing.upload if upload else self._timing.call, method, dict(parameters or {}))
 
+    @property
+    def date(self) -> str:
+        """The header `Date` of the newest answer to a call; empty before."""
+        return self._calls.date
+
     async def poll(self, offset: int | None, *, hold: bool) -> list[Any]:
         """One `getUpdates`, held by Telegram until there is news or not at all. A poll that neither returns nor fails
         is given up, and its connection with it."""
@@ -145,10 +150,15 @@ class _Wire(HTTPXRequest):
 
     def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
         self._token = settings.token
+        self.date = ""
         super().__init__(
             connection_pool_size=pool, read_timeout=20, write_timeout=20, connect_timeout=10, pool_timeout=20,
-            media_write_timeout=120, proxy=settings.proxy, httpx_kwargs={"verify": trust},
+            media_write_timeout=120, proxy=settings.proxy,
+            httpx_kwargs={"verify": trust, "event_hooks": {"response": [self._noted]}},
         )  # fmt: skip
+
+    async def _noted(self, response: httpx.Response) -> None:
+        self.date = response.headers.get("date", "")
 
     async def do_request(
         self, url: str, method: str, request_data: RequestData | None = None, *args: Any, **kwargs: Any

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from bubbot.channel import Introduction
 from bubbot.errors import ChannelError
+from channels.http_date import iso
 from channels.telegram_api import Api
 from channels.telegram_errors import Refusal, Unreachable, refused_token, token_refused
 from channels.telegram_settings import TelegramSettings
@@ -33,7 +34,7 @@ async def introduce(api: Api, settings: TelegramSettings, *, overhears: bool, wi
     except (KeyError, TypeError, ValueError):
         raise ChannelError(f"[channels.{channel}] Telegram's answer to getMe names no bot.") from None
     remarks = [*_privacy(me, overhears=overhears), *_webhook(hook, settings)]
-    return Introduction(str(number), name, tuple(remarks))
+    return Introduction(str(number), name, tuple(remarks), iso(api.date))
 
 
 def _privacy(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bubbot.channel.events import Attachment
@@ -112,11 +112,13 @@ class Reports(Protocol):
 @dataclass(frozen=True, slots=True)
 class Introduction:
     """Who the bot is on its platform: its id and its name there; `remarks`: how the account is set up where that keeps
-    the bot from hearing or saying something, each a whole English sentence that says what to do about it."""
+    the bot from hearing or saying something, each a whole English sentence that says what to do about it; `date`: the
+    platform's own time, ISO 8601 in UTC, empty where it does not tell."""
 
     id: str
     name: str
     remarks: tuple[str, ...] = ()
+    date: str = field(default="", compare=False)
 
 
 @runtime_checkable

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from bubbot import __version__, log
 from bubbot.doctor.checkup import Checkup, examine
 from bubbot.home import Home
-from bubbot.settings import default_home
-from bubbot.wiring import now
+from bubbot.settings import default_home, environment_secrets
+from bubbot.wiring import new_id, now
 
 HEALTHY, ILL = 0, 1
 
@@ -18,20 +18,26 @@ HEALTHY, ILL = 0, 1
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = (
-        "Looks at the home, the settings, the lock, the database, the disk, the model and the plugins, changes "
-        "nothing, and tells what is wrong with one command that mends it. Works beside a running bot. The exit code "
-        "is 1 where a problem is found; a warning does not count."
+        "Looks at the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the "
+        "plugins and the service, asks the platforms of channels with a token who the bot is there, changes nothing, and "
+        "tells what is wrong with one command that mends it. Works beside a running bot. The exit code is 1 where a "
+        "problem is found; a warning does not count."
     )
     parser.epilog = "example: bubbot doctor --deep"
     parser.add_argument("--deep", action="store_true", help="also check every hash in the database")
+    parser.add_argument(
+        "--offline", action="store_true", help="ask no platform; without it they have 5 seconds to answer, all at once"
+    )
     parser.add_argument("--json", action="store_true", help="print everything found as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the findings; 1 where one of them is a problem."""
     home = Home(getattr(args, "home", None) or default_home())
-    found = examine(home, getattr(args, "config", None), now=now(), deep=args.deep)
-    log.setup("warning", secrets=found.secrets)
+    log.setup("error", secrets=environment_secrets())  # what libraries have to say is said in findings
+    config = getattr(args, "config", None)
+    found = examine(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
+    log.setup("warning", secrets=(*found.secrets, *environment_secrets()))
     text = _as_json(found, home) if args.json else _as_text(found)
     print(log.redact(text))
     return ILL if found.problems else HEALTHY

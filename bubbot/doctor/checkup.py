@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
+from bubbot.doctor.backups import check_backups
+from bubbot.doctor.channels import Asking, check_channels
+from bubbot.doctor.clock import check_time_service
 from bubbot.doctor.config import read_config
-from bubbot.doctor.database import check_database
+from bubbot.doctor.database import read_database
+from bubbot.doctor.disk import check_disk, check_file_system
 from bubbot.doctor.finding import Finding
-from bubbot.doctor.home import check_disk, check_home, check_lock
+from bubbot.doctor.guard import guarded
+from bubbot.doctor.home import check_home, check_lock
+from bubbot.doctor.limits import check_files, check_memory
 from bubbot.doctor.plugins import check_model, check_plugins
-from bubbot.doctor.system import check_litellm, check_python, check_sqlite
+from bubbot.doctor.secrets import check_secrets, read_secret_files
+from bubbot.doctor.service import check_service
+from bubbot.doctor.stuck import check_stuck
+from bubbot.doctor.system import check_python, check_sqlite
+from bubbot.doctor.versions import check_libraries, check_litellm
 from bubbot.home import Home
+from bubbot.settings import Settings
+from bubbot.stores.sqlite_check import DatabaseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +43,85 @@ class Checkup:
         return sum(one.level == "problem" for one in self.findings)
 
 
-def examine(home: Home, config: Path | None, *, now: datetime, deep: bool) -> Checkup:
-    """Runs every check that can be run; a home that cannot be used leaves out what is in it."""
-    settings, about_config = read_config(home, config)
-    found = [*check_python(), *check_sqlite(), *check_litellm(), *about_config, *check_home(home), *check_disk(home)]
-    if home.path.is_dir():
-        found += [*check_lock(home), *check_database(home, now=now, deep=deep)]
-    if settings is not None:
-        found += check_model(settings, home)
-    found += check_plugins(settings)
-    return Checkup(tuple(found), settings.secrets() if settings else ())
+def examine(
+    home: Home,
+    config: Path | None,
+    *,
+    now: datetime,
+    deep: bool,
+    online: bool = False,
+    new_id: Callable[[], str] = str,
+) -> Checkup:
+    """Runs every check that can be run; a home that cannot be used leaves out what is in it.
+
+    `deep`: every hash, too; `online`: platforms are asked, for some seconds at most.
+    """
+    asking = Asking(home, config or home.config, now.isoformat, new_id, online=online)
+    made = _Examination(home, config, now, deep, asking)
+    found = tuple(made.findings())
+    return Checkup(found, made.settings.secrets() if made.settings else ())
+
+
+class _Examination:
+    """One run: what a check learned and a later one needs."""
+
+    def __init__(self, home: Home, config: Path | None, now: datetime, deep: bool, asking: Asking) -> None:  # noqa: FBT001
+        self.settings: Settings | None = None
+        self._state: DatabaseState | None = None
+        self._home = home
+        self._config = config
+        self._now = now
+        self._deep = deep
+        self._asking = asking
+
+    def findings(self) -> Iterator[Finding]:
+        """Check after check; none keeps another from being made."""
+        home = self._home
+        yield from guarded("Python", check_python)
+        yield from guarded("SQLite", check_sqlite)
+        yield from guarded("litellm", check_litellm)
+        yield from guarded("the libraries", check_libraries)
+        yield from guarded("the limits", check_files)
+        yield from guarded("the settings", self._config_and_secrets)
+        about_home = list(guarded("the home", partial(check_home, home)))
+        yield from about_home
+        yield from guarded("the disk", partial(check_disk, home))
+        yield from guarded("the file system", partial(check_file_system, home))
+        yield from guarded("the time service", check_time_service)
+        if os.path.isdir(home.path) and os.access(home.path, os.R_OK | os.X_OK):  # noqa: PTH112 - `Path.is_dir` raises
+            yield from self._inside()
+        if self.settings is not None:
+            yield from self._configured(self.settings)
+        yield from guarded("the plugins", partial(check_plugins, self.settings))
+        yield from guarded("the service", partial(check_service, home))
+
+    def _config_and_secrets(self) -> Iterator[Finding]:
+        about_files, useless = read_secret_files(self._home, self._config)
+        self.settings, found = read_config(self._home, self._config)
+        # What is told of a secret file has the better command.
+        yield from (
+            one for one in found if one.id != "config.invalid" or not any(name in one.cause for name in useless)
+        )
+        yield from about_files
+
+    def _inside(self) -> Iterator[Finding]:
+        home = self._home
+        about_lock = list(guarded("the lock", partial(check_lock, home)))
+        yield from about_lock
+        yield from guarded("the database", self._database)
+        if self._state is not None and self._state.entries:
+            running = any(one.id == "lock.held" for one in about_lock)
+            stuck = partial(check_stuck, home, now=self._now, running=running, pid=home.holder() if running else None)
+            yield from guarded("what is open", stuck)
+        yield from guarded("the backups", partial(check_backups, home, self._state, now=self._now))
+
+    def _database(self) -> Iterator[Finding]:
+        self._state, found = read_database(self._home, now=self._now, deep=self._deep)
+        yield from found
+
+    def _configured(self, settings: Settings) -> Iterator[Finding]:
+        home = self._home
+        yield from guarded("the model", partial(check_model, settings, home))
+        yield from guarded("the secrets", partial(check_secrets, settings, home, self._config))
+        yield from guarded("the memory", partial(check_memory, settings))
+        yield from guarded("the channels", partial(check_channels, settings, self._asking))

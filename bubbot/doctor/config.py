@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from bubbot.doctor.finding import Finding, quoted
+from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings import Settings, load
@@ -28,7 +28,7 @@ def read_config(home: Home, config: Path | None) -> tuple[Settings | None, list[
 
 def _wrong(sentence: str, file: Path) -> Finding:
     variable = _VARIABLE.match(sentence)
-    fix = f"unset {variable[1]}" if variable else f'"${{EDITOR:-vi}}" {quoted(file)}'
+    fix = f"unset {variable[1]}" if variable else edit(file)
     return Finding("config.invalid", "problem", sentence, fix)
 
 
@@ -36,15 +36,20 @@ def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
     try:
         settings.bot.read_persona()
     except ConfigError as error:
-        yield Finding("config.persona", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
+        yield Finding("config.persona", "problem", str(error), edit(file))
     try:
         plan_of(settings)
     except ConfigError as error:
-        yield Finding("config.budget", "problem", str(error), f'"${{EDITOR:-vi}}" {quoted(file)}')
-    if not file.is_file():
+        yield Finding("config.budget", "problem", str(error), edit(file))
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
         yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
         return
-    mode = stat.S_IMODE(file.stat().st_mode)
+    except OSError as error:
+        cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
+        yield Finding("config.closed", "warning", cause, "sudo bubbot doctor")
+        return
     text = file.read_text(encoding="utf-8", errors="replace")
     if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):
         cause = f"{file} holds a secret and can be read by other users of this machine (mode {mode:04o})."

@@ -4,33 +4,47 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 
-from bubbot.doctor.finding import Finding, quoted
+from bubbot.doctor.finding import Finding, quoted, size
 from bubbot.errors import StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
 from bubbot.stores.sqlite_check import DatabaseState, look_over
+from bubbot.stores.sqlite_schema import MIGRATIONS
 
+LARGE = 64_000_000
+"""Bytes that are nothing to speak of."""
+_TIMES = 2
+"""How much larger than the database its journal may be."""
 AHEAD = timedelta(minutes=5)
 """How far the newest entry may be ahead of the clock: clocks are set."""
 
 
-def check_database(home: Home, *, now: datetime, deep: bool) -> Iterator[Finding]:
-    """Whether the database opens, is ours, whole, and not from the future."""
+def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseState | None, list[Finding]]:
+    """The state of the database, None where it cannot be used, and whether it is ours, whole, and not from the future."""
     path = home.database
     if not os.path.lexists(path):
-        yield Finding("database.missing", "ok", "There is no database yet; the first chat makes it.")
-        return
+        return None, [Finding("database.missing", "ok", "There is no database yet; the first chat makes it.")]
+    odd = next(
+        (one for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if one.exists() and not one.is_file()), None
+    )
+    if odd:  # SQLite would wait for whoever writes into a pipe
+        cause = f"{odd} is no ordinary file."
+        return None, [Finding("database.unusable", "problem", cause, f"mv {quoted(odd)} {quoted(f'{odd}.old')}")]
     try:
         state = look_over(path, deep=deep)
     except StoreTooNew as error:
-        yield Finding("database.too_new", "problem", f"{path}: {error}.", "python -m pip install --upgrade bubbot")
+        fix = "python -m pip install --upgrade bubbot"
+        return None, [Finding("database.too_new", "problem", f"{path}: {error}.", fix)]
     except TapeCorrupt as error:
-        yield _damaged(home, f"{path}: {error}.")
+        return None, [_damaged(home, f"{path}: {error}.")]
     except StoreError as error:
-        yield Finding("database.unusable", "problem", f"{path}: {error}.", f"ls -l {quoted(home.path)}")
-    else:
-        yield from _looked_over(home, state, now)
+        fix = f"ls -l {quoted(home.path)}"
+        return None, [Finding("database.unusable", "problem", f"{path}: {error}.", fix)]
+    found = list(_looked_over(home, state, now))
+    return (None if state.complaints else state), found
 
 
 def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Finding]:
@@ -41,6 +55,10 @@ def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
         cause = f"{home.database} is empty; the next chat fills it."
         yield Finding("database.empty", "warning", cause, "bubbot chat")
         return
+    if state.version < len(MIGRATIONS):
+        cause = f"{home.database} is of version {state.version}; the next start brings it to {len(MIGRATIONS)}."
+        yield Finding("database.older", "ok", cause)
+    yield from _room(home, state)
     wrong = [one for one in state.audit.findings if one.what != "erased"] if state.audit else []
     if wrong:
         first = f"{wrong[0].tape} #{wrong[0].id} {wrong[0].what}"
@@ -58,6 +76,21 @@ def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
         yield Finding("clock.behind", "warning", cause, "sudo timedatectl set-ntp true")
     else:
         yield Finding("clock.ok", "ok", f"The clock ({now:%Y-%m-%d %H:%M} UTC) is not behind the newest entry.")
+
+
+def _room(home: Home, state: DatabaseState) -> Iterator[Finding]:
+    """Whether the files are much larger than what is in them."""
+    with suppress(OSError):  # a look at its size opens nothing
+        journal = Path(f"{home.database}-wal").stat().st_size
+        if journal > LARGE and journal > _TIMES * state.size:
+            cause = (
+                f"The journal {home.database}-wal has {size(journal)}, and the database {size(state.size)}: something "
+                "keeps it from being written back, such as another program that reads the database for hours."
+            )
+            yield Finding("database.journal", "warning", cause, f"fuser -v {quoted(f'{home.database}-wal')}")
+    if state.slack > LARGE and state.slack > state.size / 4:
+        cause = f"{size(state.slack)} of the {size(state.size)} of {home.database} are empty pages."
+        yield Finding("database.slack", "warning", cause, "bubbot tape gc")
 
 
 def _damaged(home: Home, cause: str) -> Finding:

@@ -23,3 +23,13 @@ class Finding:
 def quoted(path: Path | str) -> str:
     """A path as the shell takes it."""
     return shlex.quote(str(path))
+
+
+def edit(file: Path | str) -> str:
+    """The command that opens a file in an editor."""
+    return f'"${{EDITOR:-vi}}" {quoted(file)}'
+
+
+def size(number: float) -> str:
+    """Bytes as people read them."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

@@ -1,21 +1,17 @@
-"""The home folder, its lock, and the disk it is on."""
+"""The home folder and its lock."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bubbot.doctor.finding import Finding, Level, quoted
+from bubbot.doctor.finding import Finding, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 
-SCARCE = 1_000_000_000
-NONE_LEFT = 100_000_000
-"""Bytes of free disk space from which on it is worth a word, and a problem."""
 LOCKS = Path("/proc/locks")
 
 
@@ -23,6 +19,11 @@ def check_home(home: Home) -> Iterator[Finding]:
     """Whether the folder exists, can be written and is for its owner alone."""
     path = home.path
     if not os.path.lexists(path):
+        if hidden := next((one for one in path.absolute().parents if _shut(one)), None):
+            cause = f"The folder {hidden} is closed to uid {os.geteuid()}, so nobody can say what is in {path}."
+            fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {quoted(path)}"
+            yield Finding("home.hidden", "problem", cause, fix)
+            return
         yield Finding(
             "home.missing", "warning", f"There is no home {path} yet; the first chat makes it.", "bubbot chat"
         )
@@ -30,6 +31,11 @@ def check_home(home: Home) -> Iterator[Finding]:
     if not path.is_dir():
         cause = f"The home {path} is {'a broken link' if path.is_symlink() else 'a file'}, not a folder."
         yield Finding("home.no_folder", "problem", cause, f"mv {quoted(path)} {quoted(f'{path}.old')}")
+        return
+    if not os.access(path, os.R_OK | os.X_OK):
+        owner = path.stat().st_uid
+        cause = f"The home {path} belongs to uid {owner}, and uid {os.geteuid()} may not look into it."
+        yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {quoted(path)}")
         return
     try:
         home.ensure()  # the folder is there: this only tries to make a file without a name in it
@@ -42,6 +48,10 @@ def check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home.open", "warning", cause, f"chmod 700 {quoted(path)}")
     else:
         yield Finding("home.ok", "ok", f"The home is {path}, writable, and for its owner alone.")
+
+
+def _shut(folder: Path) -> bool:
+    return os.path.lexists(folder) and not os.access(folder, os.X_OK)
 
 
 def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
@@ -79,19 +89,3 @@ def _held(file: Path, pid: int | None, locks: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def check_disk(
-    home: Home, *, free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
-) -> Iterator[Finding]:
-    """Whether there is room for what people will say."""
-    there = next(folder for folder in (home.path, *home.path.absolute().parents) if folder.is_dir())
-    left = free(there)
-    shown = f"{left / 1e9:.1f} GB" if left >= SCARCE else f"{left // 1_000_000} MB"
-    if left < SCARCE:
-        level: Level = "problem" if left < NONE_LEFT else "warning"
-        cause = f"Only {shown} are free on the disk of {there}; without room nothing can be accepted."
-        fix = f"du -xh {quoted(there)} | sort -h | tail -20"
-        yield Finding("disk.scarce", level, cause, fix)
-    else:
-        yield Finding("disk.ok", "ok", f"{shown} are free on the disk of {there}.")

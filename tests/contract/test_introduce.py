@@ -8,6 +8,7 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from channels.discord import DiscordChannel
 from channels.discord_api import Timing as DiscordTiming
 from channels.discord_patience import Pace
 from channels.discord_settings import read_settings as read_discord
+from channels.http_date import iso
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
 from channels.telegram_api import Timing as TelegramTiming
 from channels.telegram_settings import read_settings as read_telegram
@@ -248,6 +250,17 @@ class TestFailures:
         await server.wait_closed()
 
 
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("Sat, 21 Nov 2026 20:21:00 GMT", "2026-11-21T20:21:00+00:00"), ("", ""), ("soon", ""),
+        ("Sat, 99 Nov 99999 20:21:00 GMT", ""), ("Sat, 21 Nov 2026 20:21:00 +0200", "2026-11-21T18:21:00+00:00"),
+    ],
+)  # fmt: skip
+def test_the_time_of_a_platform_is_read_where_it_can_be(header: str, told: str) -> None:
+    assert iso(header) == told
+
+
 async def test_the_factories_make_channels_that_introduce_themselves() -> None:
     """What others make over the entry points has the power, with limits of a few seconds."""
     async with Telegram() as telegrams, Discord() as discords:
@@ -255,7 +268,9 @@ async def test_the_factories_make_channels_that_introduce_themselves() -> None:
         made = telegram.create(_options(given))
         other = discord.create(_options({"token": discords.bot.token, "rest_url": discords.rest_url}))
         for channel in (made, other):
-            assert (await channel.introduce()).name
+            me = await channel.introduce()
+            assert me.name
+            assert abs((datetime.now(UTC) - datetime.fromisoformat(me.date)).total_seconds()) < 5
             await channel.aclose()
     assert TelegramTiming().introduction <= 5
     assert DiscordTiming().introduction <= 5

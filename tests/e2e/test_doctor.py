@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from bubbot.doctor.finding import Finding
 from bubbot.home import Home, WriterLock
+from tests.botapi.server import Server
 from tests.e2e import bot
+from tests.e2e.daemon import configured, running
 from tests.e2e.inside import run, said
+from tests.planting import found, plants
 
 CANARY = "sk-canary-7f3a91"
 STUB = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\nraise ImportError('a trap')\n"
@@ -49,6 +56,66 @@ def test_a_sound_home_is_said_to_be_sound_and_is_left_as_it_is(home: Path) -> No
 def test_it_works_beside_a_running_bot_and_names_it(home: Path) -> None:
     with WriterLock(Home(home)):
         assert f"Process {os.getpid()} writes" in findings(home)["lock.held"]["cause"]
+
+
+async def test_it_works_beside_a_daemon_and_asks_its_platform(tmp_path: Path) -> None:
+    """The real process beside another: nothing is taken from it, polled, or written to its home."""
+    home = tmp_path / "home"
+    async with Server() as server:
+        configured(home, server, owners=[1])
+        home.chmod(0o700)
+        (home / "config.toml").chmod(0o600)
+        async with running(home) as daemon:
+            await daemon.quiet(server)
+            asked = len(server.calls("getMe"))
+            before = await asyncio.to_thread(_state, home)
+            done = await asyncio.to_thread(bot.run, home, "doctor", "--deep", "--json")
+            told = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
+            assert done.returncode == 0, told
+            assert "[channels.telegram] is bubbot_bot" in told["platform.ok"]["cause"]
+            assert {"lock.held", "database.ok", "delivery.ok", "disk.ok"} <= set(told)
+            assert server.bot.token not in done.stdout.decode() + done.stderr.decode()
+            assert len(server.calls("getMe")) == asked + 1
+            assert await asyncio.to_thread(_state, home) == before
+            await asyncio.to_thread(bot.run, home, "doctor", "--offline")
+            assert len(server.calls("getMe")) == asked + 1
+            ann = server.user("Ann")
+            server.private(ann).say("hello", ann)
+            await server.until(lambda: server.calls("sendMessage"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs to become another user")
+@plants("home.closed", "home.hidden", "config.closed")
+def test_a_user_who_may_not_look_into_the_home_is_told_so(home: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="bubbot-"))  # the folders of tmp_path are closed to other users
+    try:
+        folder.chmod(0o755)
+        shutil.copytree(home, folder / "home")
+        (folder / "home").chmod(0o700)
+        places = {folder / "home": "home.closed", folder / "home" / "inner": "home.hidden"}
+        # Everything is imported first: the other user may not be able to read the checkout.
+        code = (
+            "import os, sys, bubbot.cli.doctor; from bubbot.cli.main import main; from bubbot import plugins;"
+            "[plugins.load('bubbot.channels', name) for name in plugins.names('bubbot.channels')];"
+            "os.setgid(65534); os.setuid(65534);"
+            "sys.exit(sum(main(['doctor', '--json', '--home', place]) for place in sys.argv[1:]))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, places)],
+            capture_output=True,
+            env=bot.environment(folder / "none"),
+            timeout=60,
+            check=False,
+            cwd="/",
+        )
+        assert (done.returncode, done.stderr) == (2, b"")
+        for line, (place, wanted) in zip(done.stdout.splitlines(), places.items(), strict=True):
+            told = found(Finding(**one) for one in json.loads(line)["findings"])
+            assert told[wanted].fix == f"sudo -u '#0' bubbot doctor --home {place}"
+            assert {"python.ok", "disk.ok", "model.ok", "config.closed"} <= set(told)
+            assert not [one for one in told if one.startswith(("database", "lock", "doctor"))]
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_a_home_that_is_not_there_yet_is_a_warning_and_is_not_made(tmp_path: Path) -> None:

@@ -1,0 +1,140 @@
+"""Secrets: the files they are in, those that are missing, and one that cannot be right. No value is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bubbot.doctor.finding import Finding, edit, quoted
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.settings import PREFIX, Settings, variables
+from bubbot.settings_sources import read_toml
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "deepinfra": ("DEEPINFRA_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "moonshot": ("MOONSHOT_API_KEY",),
+    "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "xai": ("XAI_API_KEY",),
+}
+"""Where litellm looks for the key of a provider: any of these variables. Providers with other ways are left out."""
+_SECRET = re.compile(r"(^|_)(token|secret|password|key)$")
+_TELEGRAM = re.compile(r"[0-9]{3,17}:[A-Za-z0-9_-]{35}")
+
+
+def read_secret_files(home: Home, config: Path | None) -> tuple[list[Finding], list[str]]:
+    """Whether the files that `*_file` keys name, and the folder of credentials, can be read, and by the bot alone; and
+    the names of those that cannot be used."""
+    files = list(dict.fromkeys(_files(config or home.config)))
+    found = [(str(file), finding) for file in files for finding in _of_file(file)]
+    folder = variables().get("CREDENTIALS_DIRECTORY")
+    if folder and not os.access(folder, os.R_OK | os.X_OK):
+        cause = f"CREDENTIALS_DIRECTORY is {folder}, which uid {os.geteuid()} cannot read."
+        wrong = Finding("secret.credentials", "problem", cause, "unset CREDENTIALS_DIRECTORY")
+        found.append(("CREDENTIALS_DIRECTORY", wrong))
+    findings = [finding for _, finding in found]
+    if files and not findings:
+        cause = f"{len(files)} secret files, each with something in it, for its owner alone."
+        findings = [Finding("secret.ok", "ok", cause)]
+    return findings, [name for name, finding in found if finding.level == "problem"]
+
+
+def _of_file(file: Path) -> Iterator[Finding]:
+    fill = f"install -m 600 /dev/stdin {quoted(file)}"
+    try:
+        found = file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        cause = f"There is no {file}, which the settings name for a secret; the command takes it from the terminal."
+        yield Finding("secret.file_missing", "problem", cause, fill)
+        return
+    except OSError:
+        found = None
+    if found is None or not os.access(file, os.R_OK):
+        cause = f"{file} holds a secret, and uid {os.geteuid()} cannot read it."
+        yield Finding("secret.file_unreadable", "problem", cause, f'sudo chown "$(id -un)" {quoted(file)}')
+    elif stat.S_ISREG(found.st_mode) and not _text(file).strip():
+        cause = f"{file} is empty and should hold a secret; the command takes it from the terminal."
+        yield Finding("secret.file_empty", "problem", cause, fill)
+    elif found.st_mode & 0o077:
+        cause = f"{file} holds a secret and is open to other users of this machine (mode {found.st_mode & 0o7777:04o})."
+        yield Finding("secret.file_open", "warning", cause, f"chmod 600 {quoted(file)}")
+
+
+def _text(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.read(64_001).decode("utf-8-sig", errors="replace")
+
+
+def _files(config: Path) -> Iterator[Path]:
+    """The files that hold secrets, by the settings; a file of settings that cannot be read names none."""
+    with suppress(ConfigError):
+        for path, value in _leaves(read_toml(config, needed=False)):
+            if path[-1].endswith("_file") and _SECRET.search(path[-1].removesuffix("_file")) and value:
+                yield _placed(config.parent, value)
+    for name, value in variables().items():
+        key = name.lower()
+        if name.upper().startswith(PREFIX) and key.endswith("_file") and _SECRET.search(key.removesuffix("_file")) and value:  # fmt: skip
+            yield _placed(Path(), value)
+
+
+def _placed(folder: Path, value: str) -> Path:
+    with suppress(RuntimeError):  # there is no such user
+        return (folder / Path(value).expanduser()).absolute()
+    return (folder / value).absolute()
+
+
+def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, key))
+        elif isinstance(value, str):
+            yield (*above, key), value
+
+
+def check_secrets(settings: Settings, home: Home, config: Path | None) -> Iterator[Finding]:
+    """Whether the secrets that are needed are there, where they are written, and whether one is misshapen."""
+    file = config or home.config
+    with suppress(ConfigError):
+        leaves = _leaves(read_toml(file, needed=False))
+        clear = [".".join(path) for path, value in leaves if _SECRET.search(path[-1]) and value]
+        if clear:
+            yield Finding(
+                "secret.in_config", "ok",
+                f"{file} has secrets in it ({', '.join(clear)}) and must not be shown around; with a key that ends in "
+                f"_file they are in files of their own.",
+            )  # fmt: skip
+    yield from _keys(settings, file)
+    for name, table in settings.channels.items():
+        token = table.get("token")
+        # What the adapter itself refuses is told as a fault of the channel.
+        if table.get("kind", name) == "telegram" and isinstance(token, str) and re.fullmatch(r"\d+:[\w-]+", token) and not _TELEGRAM.fullmatch(token):  # fmt: skip
+            cause = (
+                f"[channels.{name}] token does not have the form of Telegram's (a number, a colon, 35 letters): it "
+                f"seems to be cut or mistyped. Copy it whole from @BotFather."
+            )
+            yield Finding("secret.odd_token", "warning", cause, edit(file))
+
+
+def _keys(settings: Settings, file: Path) -> Iterator[Finding]:
+    """`api_base` may be any server, which has its own mind about keys; `api_key` goes to every model of `[model]`."""
+    if settings.model.api_key or settings.model.api_base:
+        return
+    for name in dict.fromkeys((settings.model.name, *settings.model.fallback)):
+        wanted = KEYS.get(name.partition("/")[0], ())
+        if wanted and not any(variables().get(one) for one in wanted):
+            cause = f"{name} needs a key, and neither [model] api_key nor {' or '.join(wanted)} is set here."
+            yield Finding("secret.no_key", "problem", cause, edit(file))

@@ -1,0 +1,109 @@
+"""What should have come to an end: turns that are open and messages that were not delivered, for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bubbot.doctor.finding import Finding
+from bubbot.errors import StoreError, TapeCorrupt
+from bubbot.home import Home
+from bubbot.outbox import outbox_tape
+from bubbot.stores.sqlite import SqliteStore, open_readonly
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.views.bookkeeping import MarkView
+from bubbot.views.outbox import MARK, OutboxView
+
+LATE = timedelta(hours=1)
+"""A running bot repeats a delivery that fails once a minute or so."""
+STUCK = timedelta(days=1)
+PATIENT = outbox_tape("stdin")
+"""What is said in a terminal waits until somebody opens that conversation again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """How many of something wait on a tape, and since when the oldest does."""
+
+    tape: str
+    count: int
+    since: datetime
+
+
+def check_stuck(home: Home, *, now: datetime, running: bool, pid: int | None) -> Iterator[Finding]:
+    """Beside a running bot it is its fault where something waits; without one, the next start takes it up."""
+    try:
+        turns, messages = asyncio.run(_open(home))
+    except TapeCorrupt as error:
+        cause = f"A tape cannot be read: {error}. Each fault is named by the command."
+        yield Finding("tape.damaged", "problem", cause, "bubbot tape verify")
+        return
+    except StoreError:
+        return  # told with the database
+    mend = ("bubbot run" if pid is None else f"kill {pid}") if running else "bubbot run"
+    old = [one for one in turns if now - one.since > STUCK]
+    for one in old:
+        cause = f"A turn on the tape {one.tape} is open since {one.since:%Y-%m-%d %H:%M} UTC. {_what(running)}"
+        yield Finding("turn.stuck", "warning", cause, mend)
+    if turns and not old and not running:
+        cause = f"{len(turns)} turns were interrupted; the next start records that and answers what is open."
+        yield Finding("turn.interrupted", "ok", cause)
+    late = 0
+    for one in messages:
+        channel, waits = one.tape.rpartition("/")[2], now - one.since
+        said = f"{one.count} messages of the channel {channel} are not delivered, the oldest since {one.since:%Y-%m-%d %H:%M} UTC"  # fmt: skip
+        if waits > STUCK:
+            late += 1
+            yield Finding("delivery.stuck", "warning", f"{said}. {_what(running)}", mend)
+        elif running and waits > LATE:
+            late += 1
+            cause = f"{said}, though the bot runs: its platform does not take them, and the log says why."
+            yield Finding("delivery.late", "warning", cause, "bubbot ask ,status")
+    if not late and not old:
+        waiting = sum(one.count for one in messages)
+        yield Finding("delivery.ok", "ok", f"Nothing is stuck; {waiting} messages wait to be delivered.")
+
+
+def _what(running: bool) -> str:  # noqa: FBT001
+    if running:
+        return "Stop the bot and start it again: then it is recorded as interrupted, and taken up."
+    return "No bot runs; the next start takes it up."
+
+
+async def _open(home: Home) -> tuple[list[_Waiting], list[_Waiting]]:
+    store = await open_readonly(home.database)
+    try:
+        turns = [one for one in await _turns(store) if one is not None]
+        tapes = [
+            one.name for one in await store.tapes() if one.name.startswith(outbox_tape("")) and one.name != PATIENT
+        ]
+        messages = [one for tape in tapes if (one := await _messages(store, tape)) is not None]
+    finally:
+        await store.aclose()
+    return turns, messages
+
+
+async def _turns(store: SqliteStore) -> list[_Waiting | None]:
+    """Each open fork is a turn; it began when its first entry was staged."""
+    found: list[_Waiting | None] = []
+    for fork in await store.forks():
+        dates = [entry.date for batch in fork.staged for entry in batch.entries if entry.date]
+        if not dates:
+            (newest,) = await store.fetch([TapeQuery(fork.tape, newest=True, limit=1)])
+            dates = [entry.date for entry in newest]
+        found.append(_Waiting(fork.tape, 1, datetime.fromisoformat(min(dates))) if any(dates) else None)
+    return found
+
+
+async def _messages(store: SqliteStore, tape: str) -> _Waiting | None:
+    service = TapeService(store, tape, now=_never, new_id=str, session="")
+    found = await service.read(OutboxView(await service.read(MarkView(MARK))))
+    dates = [datetime.fromisoformat(one.date) for one in found if one.date]
+    return _Waiting(tape, len(found), min(dates)) if dates else None
+
+
+def _never() -> datetime:
+    raise AssertionError("nothing is written here, so nobody asks for the time")

@@ -1,0 +1,80 @@
+"""Every finding of the doctor is planted by a test and has a row in the reference, and the other way round."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bubbot.doctor.finding import Finding
+from tests.docs.pages import ROOT
+from tests.planting import found, plants
+
+SOURCES = sorted((ROOT / "bubbot" / "doctor").glob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_doctor*.py"))
+FORM = re.compile(r"[a-z]+\.[a-z_]+")
+
+
+def _calls(path: Path, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
+
+
+def _made() -> dict[str, set[str]]:
+    """Each id in the source, with the levels it has there; a level that is reckoned stands as `?`."""
+    made: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for call in _calls(path, "Finding"):
+            first, second = call.args[:2]
+            assert isinstance(first, ast.Constant), f"{path.name}:{call.lineno}: the id has to be written out"
+            how = str(second.value) if isinstance(second, ast.Constant) else "?"
+            made.setdefault(str(first.value), set()).add(how)
+    return made
+
+
+def _planted() -> set[str]:
+    return {
+        str(one.value)
+        for path in TESTS
+        for call in _calls(path, "plants")
+        for one in call.args
+        if isinstance(one, ast.Constant)
+    }
+
+
+def _rows() -> dict[str, set[str]]:
+    page = (ROOT / "docs" / "reference" / "doctor.md").read_text(encoding="utf-8")
+    return {
+        name: set(how.split(", ")) for name, how in re.findall(r"^\| `([^`]+)` \| ([a-z, ]+) \|", page, re.MULTILINE)
+    }
+
+
+def test_every_finding_is_planted_by_a_test() -> None:
+    assert _planted() - {"nobody.finds", "somebody.finds"} == set(_made())
+
+
+def test_every_finding_has_a_row_with_its_levels() -> None:
+    made, rows = _made(), _rows()
+    assert set(rows) == set(made)
+    for name, levels in made.items():
+        assert FORM.fullmatch(name)
+        fixed = levels - {"?"}
+        assert fixed <= rows[name], name
+        assert rows[name] <= {"ok", "warning", "problem"}
+        if "?" not in levels:
+            assert rows[name] == fixed, name
+
+
+def test_a_test_that_plants_nothing_fails() -> None:
+    """What the tests above lean on."""
+
+    @plants("nobody.finds")
+    def claims_too_much() -> None:
+        found([Finding("somebody.finds", "ok", "It is.")])
+
+    with pytest.raises(AssertionError, match=r"nobody\.finds"):
+        claims_too_much()

@@ -1,0 +1,265 @@
+"""What the doctor finds of the machine: versions, limits, disk, clock, service. Each fault is planted."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bubbot.doctor import limits
+from bubbot.doctor.clock import check_time_service
+from bubbot.doctor.disk import check_disk, check_file_system
+from bubbot.doctor.limits import check_files, check_memory
+from bubbot.doctor.service import check_service
+from bubbot.doctor.system import check_python, check_sqlite
+from bubbot.doctor.tools import told
+from bubbot.doctor.versions import check_libraries, check_litellm
+from bubbot.home import Home
+from bubbot.settings import ModelSettings, Settings
+from tests.installed import installed
+from tests.planting import found, level, plants
+
+Programs = Callable[..., None]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Puts programs of these names, as shell scripts, in front of all others; those of systemd are gone."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+    def put(**scripts: str) -> None:
+        for name, script in scripts.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+
+    put(systemctl="exit 1", timedatectl="exit 1", loginctl="exit 1")
+    return put
+
+
+class TestVersions:
+    @plants("python.old", "python.ok")
+    def test_an_old_python(self) -> None:
+        assert level(check_python((3, 10, 4)), "python.old") == "problem"
+        assert level(check_python((3, 13, 0)), "python.ok") == "ok"
+
+    @plants("sqlite.wal_reset")
+    def test_a_sqlite_with_the_bug_is_told_and_no_fault(self) -> None:
+        for version in ((3, 7, 0), (3, 40, 1), (3, 51, 2)):
+            assert "one, so it is not met" in found(check_sqlite(version))["sqlite.wal_reset"].cause
+
+    @plants("sqlite.ok")
+    def test_a_sqlite_without_it(self) -> None:
+        for version in ((3, 6, 23), (3, 51, 3), (3, 53, 0)):
+            assert list(found(check_sqlite(version))) == ["sqlite.ok"]
+
+    @plants("litellm.malicious", "litellm.unsafe", "litellm.ok", "litellm.absent")
+    def test_the_litellm_that_is_installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number, (version, wanted, how) in enumerate(
+            (
+                ("1.82.7", "litellm.malicious", "problem"),
+                ("1.82.8", "litellm.malicious", "problem"),
+                ("1.80.0", "litellm.unsafe", "problem"),
+                ("1.83.6", "litellm.unsafe", "problem"),
+                ("1.83.7rc1", "litellm.unsafe", "problem"),
+                ("1.83", "litellm.unsafe", "problem"),
+                ("strange", "litellm.unsafe", "problem"),
+                ("1.83.7", "litellm.ok", "ok"),
+                ("1.106.2", "litellm.ok", "ok"),
+            )
+        ):
+            with monkeypatch.context() as here:
+                installed(tmp_path / str(number), "litellm", version)
+                here.syspath_prepend(tmp_path / str(number))
+                assert level(check_litellm(), wanted) == how, version
+        monkeypatch.setattr("sys.path", [str(tmp_path / "nothing")])
+        assert level(check_litellm(), "litellm.absent") == "ok"
+
+    @plants("library.untested", "library.ok")
+    def test_a_library_that_bubbot_was_not_tested_with(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert list(found(check_libraries())) == ["library.ok"]
+        for number, version in enumerate(("2.6.4", "2.7.0", "2.8.0", "3.0")):
+            with monkeypatch.context() as here:
+                installed(tmp_path / str(number), "discord.py", version)
+                here.syspath_prepend(tmp_path / str(number))
+                finding = found(check_libraries())["library.untested"]
+            assert finding.level == "warning"
+            assert finding.fix.endswith("-m pip install 'discord.py>=2.7.1,<2.8'")
+            assert version in finding.cause
+
+    @plants("aiohttp.unsafe")
+    def test_an_aiohttp_with_a_hole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number, (version, unsafe) in enumerate(
+            (("3.12.13", True), ("3.14.3", True), ("3.14.4", False), ("4.0", False))
+        ):
+            with monkeypatch.context() as here:
+                installed(tmp_path / str(number), "aiohttp", version)
+                here.syspath_prepend(tmp_path / str(number))
+                assert ("aiohttp.unsafe" in found(check_libraries())) is unsafe, version
+
+
+class TestLimits:
+    @plants("limits.files", "limits.ok")
+    def test_few_open_files(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+            assert "512" in found(check_files())["limits.files"].cause
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert "limits.ok" in found(check_files(1024))
+        assert "limits.ok" in found(check_files(resource.RLIM_INFINITY))
+
+    @plants("limits.memory")
+    def test_little_memory_is_told_where_a_model_needs_it(self, tmp_path: Path) -> None:
+        memory, group = tmp_path / "meminfo", tmp_path / "group"
+        memory.write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
+        big = Settings(model=ModelSettings(name="openai/gpt-4o"))
+        assert "102 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
+        assert not found(check_memory(Settings(model=ModelSettings(name="scripted")), memory=memory, group=group))
+        memory.write_text("MemAvailable:     9000000 kB\n")
+        assert not found(check_memory(big, memory=memory, group=group))
+        group.mkdir()
+        (group / "memory.current").write_text("300000000\n")
+        (group / "memory.stat").write_text("anon 1\ninactive_file 50000000\n")
+        for limit, scarce in (("400000000\n", True), ("900000000\n", False), ("max\n", False)):
+            (group / "memory.max").write_text(limit)
+            assert ("limits.memory" in found(check_memory(big, memory=memory, group=group))) is scarce
+
+    def test_a_system_that_tells_nothing_is_not_judged(self, tmp_path: Path) -> None:
+        big = Settings(model=ModelSettings(name="openai/gpt-4o"))
+        (tmp_path / "odd").write_text("MemAvailable:\n\nnonsense")
+        for memory in (tmp_path / "none", tmp_path / "odd", tmp_path):
+            assert not found(check_memory(big, memory=memory, group=tmp_path / "none"))
+        assert limits.MEMORY.is_absolute()
+
+
+class TestDisk:
+    @staticmethod
+    def room(left: int, files: int = 10**9, entries: int = 10**6) -> Callable[[Path], os.statvfs_result]:
+        return lambda _: os.statvfs_result((4096, 1, left, left, left, files, entries, entries, 0, 255))
+
+    @plants("disk.ok", "disk.scarce")
+    def test_little_room_is_a_warning_and_almost_none_a_problem(self, tmp_path: Path) -> None:
+        home = Home(tmp_path)
+        assert level(check_disk(home, look=self.room(2 * 10**9)), "disk.ok") == "ok"
+        assert level(check_disk(home, look=self.room(5 * 10**8)), "disk.scarce") == "warning"
+        assert level(check_disk(home, look=self.room(10**6)), "disk.scarce") == "problem"
+        assert found(check_disk(Home(tmp_path / "not" / "yet")))
+
+    @plants("disk.files")
+    def test_no_more_files_though_there_is_room(self, tmp_path: Path) -> None:
+        home, much = Home(tmp_path), 10**10
+        assert level(check_disk(home, look=self.room(much, entries=1000)), "disk.files") == "warning"
+        assert level(check_disk(home, look=self.room(much, entries=5)), "disk.files") == "problem"
+        # Some file systems count no entries at all.
+        assert level(check_disk(home, look=self.room(much, files=0, entries=0)), "disk.ok") == "ok"
+
+    @plants("disk.network", "disk.memory", "disk.local")
+    def test_the_kind_of_file_system(self, tmp_path: Path) -> None:
+        home, mounts = Home(tmp_path / "with a space" / "home"), tmp_path / "mounts"
+        home.path.mkdir(parents=True)
+        shown = str(home.path.parent).replace(" ", "\\040")
+        for kind, wanted in (
+            ("nfs4", "disk.network"), ("cifs", "disk.network"), ("fuse.sshfs", "disk.network"),
+            ("tmpfs", "disk.memory"), ("ext4", "disk.local"),
+        ):  # fmt: skip
+            mounts.write_text(f"/dev/a / xfs rw 0 0\nbox:/x {shown} {kind} rw 0 0\nbox:/y {shown}-other nfs rw 0 0\n")
+            told = found(check_file_system(home, mounts=mounts))
+            assert list(told) == [wanted]
+            assert kind in told[wanted].cause
+        mounts.write_text(f"box:/x {shown} nfs rw 0 0\n/dev/b {shown} ext4 rw 0 0\n")  # the last one hides the first
+        assert list(found(check_file_system(home, mounts=mounts))) == ["disk.local"]
+        assert not found(check_file_system(home, mounts=tmp_path / "none"))
+
+    def test_this_machine_is_read_without_a_fault(self, tmp_path: Path) -> None:
+        assert found(check_file_system(Home(tmp_path / "later")))
+
+
+class TestClock:
+    @plants("clock.unset", "clock.set")
+    def test_a_time_service_that_is_off_or_out_of_reach(self, programs: Programs) -> None:
+        programs(timedatectl="echo NTP=yes; echo NTPSynchronized=yes")
+        assert list(found(check_time_service())) == ["clock.set"]
+        programs(timedatectl="echo NTP=no; echo NTPSynchronized=no")
+        assert "switched off" in found(check_time_service())["clock.unset"].cause
+        programs(timedatectl="echo NTP=yes; echo NTPSynchronized=no")
+        assert "not reached" in found(check_time_service())["clock.unset"].cause
+
+    def test_a_system_that_does_not_tell_is_not_judged(self, programs: Programs) -> None:
+        assert not found(check_time_service())
+        programs(timedatectl="echo nonsense")
+        assert not found(check_time_service())
+
+    def test_a_program_that_hangs_is_given_up(self, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("bubbot.doctor.tools.PATIENCE", 0.1)
+        programs(timedatectl="exec sleep 30")
+        assert not found(check_time_service())
+        assert told(["no-such-program-anywhere"]) is None
+
+
+UNIT = {
+    "LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no",
+    "WatchdogUSec": "1min", "FragmentPath": "/etc/systemd/system/bubbot.service", "Environment": "",
+}  # fmt: skip
+
+
+class TestService:
+    def state(self, programs: Programs, scope: str = "--system", linger: str = "yes", **changes: str) -> None:
+        """A systemd that has the unit in one scope and does not know it in the other."""
+        lines = "".join(f"{name}={value}\n" for name, value in (UNIT | changes).items())
+        programs(
+            systemctl=f"[ \"$1\" = {scope} ] || {{ echo LoadState=not-found; exit 0; }}\ncat <<'END'\n{lines}END",
+            loginctl=f"echo Linger={linger}",
+        )
+
+    def test_without_systemd_nothing_is_said(self, programs: Programs, tmp_path: Path) -> None:
+        assert not found(check_service(Home(tmp_path)))
+
+    @plants("service.absent", "service.ok")
+    def test_one_that_is_well_and_none(self, programs: Programs, tmp_path: Path) -> None:
+        programs(systemctl="echo LoadState=not-found")
+        assert list(found(check_service(Home(tmp_path)))) == ["service.absent"]
+        for scope in ("--system", "--user"):
+            self.state(programs, scope, ExecStart=f"{{ argv[]=python -m bubbot --home {tmp_path} run ; }}")
+            assert list(found(check_service(Home(tmp_path)))) == ["service.ok"]
+
+    @plants("service.failed", "service.disabled", "service.changed", "service.unwatched")
+    def test_one_that_would_not_start_or_go_on(self, programs: Programs, tmp_path: Path) -> None:
+        for changes, wanted, how in (
+            ({"ActiveState": "failed"}, "service.failed", "problem"),
+            ({"UnitFileState": "disabled"}, "service.disabled", "warning"),
+            ({"NeedDaemonReload": "yes"}, "service.changed", "warning"),
+            ({"WatchdogUSec": "0"}, "service.unwatched", "warning"),
+            ({"WatchdogUSec": "infinity"}, "service.unwatched", "warning"),
+        ):
+            self.state(programs, **changes)
+            told = found(check_service(Home(tmp_path)))
+            assert list(told) == [wanted]
+            assert told[wanted].level == how
+            assert told[wanted].fix.startswith("sudo systemctl ")
+
+    @plants("service.other_home")
+    def test_one_of_another_home(self, programs: Programs, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        for changes in (
+            {"ExecStart": f"{{ path=/x ; argv[]=/x -P -m bubbot --home {other} run ; ignore_errors=no }}"},
+            {"Environment": f"LANG=C BUBBOT_HOME={other}"},
+        ):
+            self.state(programs, **changes)
+            finding = found(check_service(Home(tmp_path)))["service.other_home"]
+            assert finding.fix == f"bubbot doctor --home {other}"
+        (tmp_path / "link").symlink_to(tmp_path)
+        self.state(programs, Environment=f"BUBBOT_HOME={tmp_path / 'link'}")
+        assert list(found(check_service(Home(tmp_path)))) == ["service.ok"]
+
+    @plants("service.no_linger")
+    def test_one_that_ends_with_the_login(self, programs: Programs, tmp_path: Path) -> None:
+        self.state(programs, "--user", linger="no")
+        assert found(check_service(Home(tmp_path)))["service.no_linger"].fix == "loginctl enable-linger"
+        self.state(programs, "--system", linger="no")
+        assert list(found(check_service(Home(tmp_path)))) == ["service.ok"]

@@ -1,0 +1,144 @@
+"""What the doctor finds of secrets. Each fault is planted, and no finding shows a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from bubbot.doctor.checkup import examine
+from bubbot.doctor.finding import Finding
+from bubbot.doctor.secrets import KEYS, check_secrets, read_secret_files
+from bubbot.home import Home
+from bubbot.settings import ModelSettings, Settings, load
+from tests.doubles import START
+from tests.planting import found, plants
+
+CANARY = "canary-7f3a91"
+RIGHT = "12345678:" + "a" * 35
+
+
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at elsewhere, and take the most time by far."""
+    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    path = tmp_path / "home"
+    path.mkdir(mode=0o700)
+    return Home(path)
+
+
+def told(findings: Iterable[Finding]) -> dict[str, Finding]:
+    """The same as `found`, without a value of a secret in it."""
+    made = found(findings)
+    assert CANARY not in repr(made)
+    return made
+
+
+def of_files(home: Home, config: Path | None = None) -> dict[str, Finding]:
+    return told(read_secret_files(home, config)[0])
+
+
+class TestFiles:
+    @plants("secret.ok", "secret.file_open", "secret.file_empty", "secret.file_missing")
+    def test_one_that_is_missing_empty_or_open(self, home: Home) -> None:
+        home.config.write_text('[model]\napi_key_file = "key"\n[bot]\npersona_file = "persona.md"\n')
+        file = home.path / "key"
+        missing = of_files(home)["secret.file_missing"]
+        assert (missing.level, missing.fix) == ("problem", f"install -m 600 /dev/stdin {file}")
+        file.write_text(" \n")
+        assert of_files(home)["secret.file_empty"].fix == missing.fix
+        file.write_text(CANARY)
+        file.chmod(0o640)
+        finding = of_files(home)["secret.file_open"]
+        assert (finding.level, finding.fix) == ("warning", f"chmod 600 {file}")
+        file.chmod(0o600)
+        assert list(of_files(home)) == ["secret.ok"]
+
+    @plants("secret.file_unreadable")
+    def test_one_of_somebody_else(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.config.write_text('[channels.telegram]\ntoken_file = "token"\n')
+        (home.path / "token").write_text(CANARY)
+        monkeypatch.setattr("os.access", lambda *_: False)
+        assert of_files(home)["secret.file_unreadable"].fix.startswith("sudo chown")
+
+    def test_those_that_variables_name_are_looked_at_too(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__TOKEN_FILE", str(home.path / "none"))
+        monkeypatch.setenv("BUBBOT_BOT__PERSONA_FILE", str(home.path / "other"))
+        assert list(of_files(home)) == ["secret.file_missing"]
+
+    def test_the_settings_say_no_more_than_that(self, home: Home) -> None:
+        """One fault is one finding: the settings do not load for it, and that is not told again."""
+        home.config.write_text('[model]\napi_key_file = "key"\n')
+        missing = found(examine(home, None, now=START, deep=False).findings)
+        assert missing["secret.file_missing"].level == "problem"
+        assert "config.invalid" not in missing
+        (home.path / "key").write_text("")
+        empty = found(examine(home, None, now=START, deep=False).findings)
+        assert {one for one in empty if one.startswith(("secret", "config"))} == {"secret.file_empty"}
+        home.config.write_text('[model]\napi_key_file = "key"\nnmae = "x"\n')
+        assert "config.invalid" in found(examine(home, None, now=START, deep=False).findings)
+
+    @plants("secret.credentials")
+    def test_a_folder_of_credentials_that_is_not_there(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(home.path / "none"))
+        both = found(examine(home, None, now=START, deep=False).findings)
+        assert both["secret.credentials"].fix == "unset CREDENTIALS_DIRECTORY"
+        assert "config.invalid" not in both
+
+    def test_settings_that_cannot_be_read_name_no_file(self, home: Home) -> None:
+        home.config.write_text("[")
+        assert not of_files(home)
+        home.config.write_text('[model]\napi_key_file = "~nobody-at-all/x"\n')
+        assert list(of_files(home)) == ["secret.file_missing"]
+
+
+class TestKeys:
+    @plants("secret.in_config")
+    def test_secrets_in_the_settings_are_named_and_not_shown(self, home: Home) -> None:
+        home.config.write_text(f'[model]\napi_key = "{CANARY}"\n[channels.telegram]\ntoken = "{RIGHT}"\n')
+        finding = told(check_secrets(load(home=home.path), home, None))["secret.in_config"]
+        assert "(model.api_key, channels.telegram.token)" in finding.cause
+        assert finding.level == "ok"
+
+    @plants("secret.no_key")
+    def test_a_provider_without_its_key(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in {name for names in KEYS.values() for name in names}:
+            monkeypatch.delenv(name, raising=False)
+
+        def keyless(**model: object) -> bool:
+            settings = Settings(model=ModelSettings(**model))  # type: ignore[arg-type]
+            return "secret.no_key" in told(check_secrets(settings, home, None))
+
+        assert keyless(name="openai/gpt-4o")
+        assert keyless(name="scripted", fallback=["anthropic/claude"])
+        assert not keyless(name="openai/gpt-4o", api_key=CANARY)
+        assert not keyless(name="openai/gpt-4o", api_base="http://127.0.0.1:1/v1")
+        for name in ("ollama/llama3", "bedrock/x", "local", "scripted", ""):
+            assert not keyless(name=name)
+        monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+        assert not keyless(name="openai/gpt-4o")
+
+    def test_the_variables_are_those_litellm_reads(self) -> None:
+        spec = find_spec("litellm")
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        folder = Path(spec.submodule_search_locations[0])
+        sources = ["utils.py", "main.py", *(f"llms/{name}" for name in ("cohere/common_utils.py", "openrouter/common_utils.py"))]  # fmt: skip
+        text = "".join((folder / name).read_text(encoding="utf-8") for name in sources if (folder / name).is_file())
+        for provider, names in KEYS.items():
+            assert f'"{provider}"' in text
+            for name in names:
+                assert re.search(rf'"{name}"', text), name
+
+    @plants("secret.odd_token")
+    def test_a_token_that_seems_to_be_cut(self, home: Home) -> None:
+        for token, odd in (("12345678:" + CANARY, True), (RIGHT, False), ("no token at all", False), ("", False)):
+            settings = Settings(channels={"work": {"kind": "telegram", "token": token}})
+            assert ("secret.odd_token" in told(check_secrets(settings, home, None))) is odd

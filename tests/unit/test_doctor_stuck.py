@@ -1,0 +1,191 @@
+"""What the doctor finds of turns and messages that do not come to an end, and of backups. Each fault is planted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bubbot.channel import Part, Receipt
+from bubbot.doctor.backups import check_backups
+from bubbot.doctor.checkup import examine
+from bubbot.doctor.finding import Finding
+from bubbot.doctor.stuck import check_stuck
+from bubbot.home import Home, WriterLock
+from bubbot.outbox import Outbox, outbox_tape
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite_check import DatabaseState, look_over
+from bubbot.tape.entry import event
+from bubbot.tape.service import TapeService
+from tests.doubles import START, CountingIds, CountingSalt
+from tests.planting import found, plants
+from tests.raw import tamper
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at elsewhere, and take the most time by far."""
+    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+
+
+@pytest.fixture
+def home(tmp_path: Path, new_database: Path) -> Home:
+    path = tmp_path / "home"
+    path.mkdir(mode=0o700)
+    shutil.copy(new_database, path / "bubbot.db")
+    return Home(path)
+
+
+def write(home: Home, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    """Lets somebody write to the home, and closes it."""
+
+    async def inside() -> None:
+        store = await open_store(home.database, salt=CountingSalt(), now=lambda: START)
+        await work(store)
+        await store.aclose()
+
+    asyncio.run(inside())
+
+
+def outbox(store: SqliteStore, channel: str) -> Outbox:
+    return Outbox(TapeService(store, outbox_tape(channel), now=lambda: START, new_id=CountingIds()))
+
+
+def stuck(home: Home, later: timedelta, *, pid: int | None = None) -> dict[str, Finding]:
+    findings = check_stuck(home, now=START + later, running=pid is not None, pid=pid)
+    return found(findings)
+
+
+def odd(path: Path, what: str) -> None:
+    """Puts something into the place of a file."""
+    if what == "folder":
+        path.mkdir()
+    elif what == "broken link":
+        path.symlink_to("nowhere-at-all")
+    elif what == "loop":
+        path.symlink_to(path.name)
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes({"garbage": b"\xff\x00[=" * 3000, "nothing": b"", "closed": b"x"}[what])
+    if what == "closed":
+        path.chmod(0)
+
+
+class TestMessages:
+    @plants("delivery.ok", "delivery.late", "delivery.stuck")
+    def test_those_that_wait_for_long(self, home: Home) -> None:
+        async def say(store: SqliteStore) -> None:
+            for number in range(3):
+                await outbox(store, "work-bot").say(f"work-bot:{number}", f"k{number}", (Part("7", "hello"),), {})
+
+        write(home, say)
+        assert "3 messages wait" in stuck(home, HOUR / 2, pid=7)["delivery.ok"].cause
+        late = stuck(home, 2 * HOUR, pid=7)["delivery.late"]
+        assert "3 messages of the channel work-bot" in late.cause
+        assert "delivery.ok" in stuck(home, 2 * HOUR)  # no bot runs that could deliver them
+        running = stuck(home, 2 * DAY, pid=7)["delivery.stuck"]
+        assert (running.level, running.fix) == ("warning", "kill 7")
+        assert stuck(home, 2 * DAY)["delivery.stuck"].fix == "bubbot run"
+
+    def test_those_that_arrived_were_given_up_or_wait_in_a_terminal_are_well(self, home: Home) -> None:
+        async def say(store: SqliteStore) -> None:
+            box = outbox(store, "telegram")
+            first = await box.say("telegram:1", "a", (Part("1", "hello"),), {})
+            await box.receipt(first, 0, Receipt("9"))
+            await box.end(await box.say("telegram:1", "b", (Part("1", "hello"),), {}), "blocked")
+            await outbox(store, "stdin").say("stdin:default", "c", (Part("default", "hello"),), {})
+
+        write(home, say)
+        assert list(stuck(home, 30 * DAY, pid=7)) == ["delivery.ok"]
+
+
+class TestTurns:
+    @staticmethod
+    async def begun(store: SqliteStore) -> None:
+        tape = TapeService(store, "chat", now=lambda: START, new_id=CountingIds())
+        await tape.append_event("before")
+        await tape.open_fork([event("turn/start", {"attempt": 1})])
+
+    @plants("turn.interrupted", "turn.stuck")
+    def test_one_that_is_open_for_long(self, home: Home) -> None:
+        write(home, self.begun)
+        assert "turn.interrupted" in stuck(home, HOUR)
+        assert list(stuck(home, HOUR, pid=7)) == ["delivery.ok"]
+        for pid, fix in ((7, "kill 7"), (None, "bubbot run")):
+            finding = stuck(home, 2 * DAY, pid=pid)["turn.stuck"]
+            assert (finding.level, finding.fix) == ("warning", fix)
+            assert "on the tape chat is open since 2026-11-21" in finding.cause
+
+
+class TestReading:
+    @plants("tape.damaged")
+    def test_a_tape_that_cannot_be_read(self, home: Home) -> None:
+        async def say(store: SqliteStore) -> None:
+            await outbox(store, "telegram").say("telegram:1", "a", (Part("1", "hello"),), {})
+
+        write(home, say)
+        tamper(home.database, "UPDATE entries SET payload = '{'")
+        finding = stuck(home, HOUR)["tape.damaged"]
+        assert (finding.level, finding.fix) == ("problem", "bubbot tape verify")
+        assert "bubbot/outbox/telegram" in finding.cause
+        assert "tape.damaged" in found(examine(home, None, now=START, deep=False).findings)
+
+    @pytest.mark.parametrize("what", ["folder", "broken link", "loop", "pipe", "garbage", "nothing", "closed"])
+    def test_whatever_stands_in_the_place_of_a_file_no_check_fails_over_it(self, home: Home, what: str) -> None:
+        shutil.rmtree(home.path)
+        for name in ("config.toml", "bubbot.db", "bubbot.db-wal", "daemon.lock", "backups", "key"):
+            home.path.mkdir(mode=0o700, exist_ok=True)
+            if name == "key":
+                home.config.write_text('[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
+            odd(home.path / name, what)
+            told = found(examine(home, None, now=START, deep=True).findings)
+            assert "doctor.failed" not in told, (name, told["doctor.failed"])
+            assert {"home.ok", "disk.ok", "python.ok"} <= set(told)
+            shutil.rmtree(home.path)
+
+    def test_a_home_in_use_is_read_and_left_alone(self, home: Home) -> None:
+        with WriterLock(home):
+            told = found(examine(home, None, now=START, deep=True).findings)
+        assert f"Process {os.getpid()} " in told["lock.held"].cause
+
+
+class TestBackups:
+    @staticmethod
+    def state(home: Home) -> DatabaseState:
+        return look_over(home.database, deep=False)
+
+    def told(self, home: Home, later: timedelta) -> dict[str, Finding]:
+        return found(check_backups(home, self.state(home), now=START + later))
+
+    @plants("backup.young", "backup.none", "backup.old", "backup.ok")
+    def test_none_and_an_old_one(self, home: Home) -> None:
+        async def say(store: SqliteStore) -> None:
+            await outbox(store, "telegram").say("telegram:1", "a", (Part("1", "hello"),), {})
+
+        assert not self.told(home, 30 * DAY)  # nothing was said yet
+        write(home, say)
+        assert list(self.told(home, DAY)) == ["backup.young"]
+        assert self.told(home, 8 * DAY)["backup.none"].fix == "bubbot backup"
+        folder = home.path / "backups"
+        folder.mkdir()
+        for useless in (folder / ".being-made", folder / "empty"):
+            useless.mkdir()
+        (folder / "nothing.db").touch()
+        assert "backup.none" in self.told(home, 8 * DAY)
+        one, other = folder / "a.db", folder / "b"
+        one.write_text("x")
+        other.mkdir()
+        (other / "bubbot.db").write_text("x")
+        made = START.timestamp()
+        os.utime(one, (made - 9e5, made - 9e5))
+        os.utime(other, (made, made))
+        assert list(self.told(home, 3 * DAY)) == ["backup.ok"]
+        assert "10 days ago" in self.told(home, 10 * DAY)["backup.old"].cause
