@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         made.ask()
     except InputEnded:
-        console.say("The input ended before the last answer: nothing was changed. --yes asks nothing.")
+        console.tell("The input ended before the last answer: nothing was changed. --yes asks nothing.")
         return ENDED
     except KeyboardInterrupt:
-        console.say("\nNothing was changed.")
+        console.tell("\nNothing was changed.")
         return INTERRUPTED
     made.finish()
     return FINE
@@ -106,8 +106,8 @@ class _Init:
         self._hide(*self._present.settings.secrets(), given.api_key or "", *given.tokens.values())
         present, changes, console = self._present, self._changes, self._console
         if not console.unasked:
-            console.say(f"This sets up the bot whose home is {self._home.path}.")
-            console.say("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
+            console.tell(f"This sets up the bot whose home is {self._home.path}.")
+            console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
         ask_bot(console, present, given, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
         ask_model(console, present, given, changes)
         self._accounts = Accounts(console, present, given, changes, self._channel, meet).ask()
@@ -117,14 +117,14 @@ class _Init:
         """Writes, installs the service, and says what comes next. Raises `ConfigError`."""
         settings, console = self._write(self._present, self._changes), self._console
         for line in overridden(settings, self._changes):
-            console.say(line)
+            console.tell(line)
         try:
             serves, failure = self._service.install(self._kind, console), None
         except ConfigError as error:  # what was written stays, and what to do with it is told all the same
             serves, failure = False, error
         writer = None if serves else self._home.holder()
         for line in farewell(settings, self._accounts, prefix=self._prefix(), writer=writer, serves=serves):
-            console.say(line)
+            console.tell(line)
         if failure is not None:
             raise failure
 
@@ -157,15 +157,15 @@ class _Init:
         """Writes what has changed and says so; gives the settings as they are now."""
         text, secrets = text_after(present, changes, self._home), new_secrets(changes, self._home)
         if text == present.text and not secrets:
-            self._console.say(f"\nNothing has changed: {present.path} stays as it is.")
+            self._console.tell(f"\nNothing has changed: {present.path} stays as it is.")
             return present.settings
         stamp = now().strftime("%Y%m%dT%H%M%SZ")
         backups = write(self._home, present, text, secrets, stamp=stamp, check=self._check)
-        self._console.say("")
+        self._console.tell("")
         for path in (*secrets, *([present.path] if text != present.text else [])):
-            self._console.say(f"Written: {path} (for you alone, mode 600)")
+            self._console.tell(f"Written: {path} (for you alone, mode 600)")
         for path in backups:
-            self._console.say(f"What was there before: {path}")
+            self._console.tell(f"What was there before: {path}")
         return load(home=self._home.path, config=present.path)
 
     def _check(self, candidate: Path) -> None:

@@ -46,10 +46,10 @@ class Service:
         """Installs the service of this kind; gives whether there is one then. Raises `ConfigError`."""
         if kind == NONE:
             return False
-        console.say("")
-        apply(self._plan(kind), console.say)
+        console.tell("")
+        apply(self._plan(kind), console.tell)
         if names := left_behind():
-            console.say(
+            console.tell(
                 f"The service does not see the variables of this shell, and these count here: {', '.join(names)}. "
                 "Put what they say into config.toml."
             )

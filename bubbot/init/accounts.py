@@ -79,7 +79,7 @@ class Accounts:
             except (ChannelRefused, ConfigError) as error:
                 if self.console.unasked or not _is_about_token(error, name):
                     raise
-                self.console.say(f"  {error}")
+                self.console.tell(f"  {error}")
 
     def _checked(self, kind: str, name: str, token: str | None) -> str:
         """Asks the platform; `token` None stands for the one there is. A token that is taken, or kept, is a change."""
@@ -95,7 +95,7 @@ class Accounts:
         return known
 
     def _met(self, kind: str, channel: Channel) -> str | None:
-        self.console.say(f"  Asking {TITLES[kind]} ...")
+        self.console.tell(f"  Asking {TITLES[kind]} ...")
         try:
             known = self.meet(channel)
         except ChannelRefused:
@@ -105,17 +105,17 @@ class Accounts:
         if known is None:
             return ""
         at = "@" if kind == "telegram" else ""
-        self.console.say(f"  This is {at}{known.name} (id {known.id}).")
+        self.console.tell(f"  This is {at}{known.name} (id {known.id}).")
         for remark in known.remarks:
-            self.console.say(f"  - {remark}")
+            self.console.tell(f"  - {remark}")
         return known.name
 
     def _kept_unverified(self, reason: str) -> str | None:
-        self.console.say(f"  {reason}")
+        self.console.tell(f"  {reason}")
         options = {"keep": "keep the token; nobody has verified it", "other": "type it again"}
         if self.console.choose("The token could not be verified now.", options) == "other":
             return None
-        self.console.say("  Kept UNVERIFIED: `bubbot doctor` asks again.")
+        self.console.tell("  Kept UNVERIFIED: `bubbot doctor` asks again.")
         return ""
 
     def _owners(self, kind: str, name: str, given: list[int]) -> bool:

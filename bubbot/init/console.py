@@ -25,7 +25,7 @@ class Console:
         self._shown = shown
         self.unasked = unasked
 
-    def say(self, text: str = "") -> None:
+    def tell(self, text: str = "") -> None:
         """Shows lines; what platforms and files say may hold anything and moves no cursor."""
         self._write("\n".join(printable(line) for line in text.split("\n")) + "\n")
 
@@ -38,7 +38,7 @@ class Console:
             try:
                 return check(self.line(prompt).strip() or default)
             except ConfigError as error:
-                self.say(f"  {error}")
+                self.tell(f"  {error}")
 
     def secret(self, question: str) -> str:
         """An answer that the terminal does not show, as it was typed; empty where nothing is asked."""
@@ -55,9 +55,9 @@ class Console:
         keys: Sequence[str] = list(options)
         if self.unasked or len(keys) == 1:
             return keys[0]
-        self.say(question)
+        self.tell(question)
         for number, text in enumerate(options.values(), start=1):
-            self.say(f"  {number}  {text}")
+            self.tell(f"  {number}  {text}")
 
         def chosen(text: str) -> str:
             if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(keys):

@@ -43,7 +43,7 @@ def ask_bot(console: Console, present: Present, given: Given, changes: Changes, 
     language = _now(present, "language", "en")
     language = console.ask("Language of its own sentences: en or zh", language, answers.language, given=given.language)
     if not Texts(language).translated:
-        console.say(f"  Its own sentences are not translated to {language!r}: they will be English.")
+        console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
     changes.set(bot, "language", language)
     changes.set(
         bot, "timezone", console.ask("Time zone", _now(present, "timezone", zone), answers.zone, given=given.timezone)
@@ -100,7 +100,7 @@ def _ask_key(console: Console, name: str, changes: Changes) -> None:
             changes.keep(("model",), "api_key", answers.secret(text))
             return
         except ConfigError as error:
-            console.say(f"  {error}")
+            console.tell(f"  {error}")
 
 
 def _ask_ollama(console: Console, changes: Changes) -> None:
