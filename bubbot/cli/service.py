@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from bubbot.doctor.home import check_lock
+from bubbot.errors import HomeLocked
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.service.install import INSTEAD, UNIT, Plan, apply, plan, removal, take_away
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         return _status(home, user=user)
     if args.action == "install":
         made = plan(home, args.config, user=user, backups=args.backups)
-        return _dry(made) if args.dry_run else _install(made)
+        return _dry(made) if args.dry_run else _install(made, Home(home))
     made = removal(user=user)
     if args.dry_run:
         return _dry_removal(made)
@@ -55,7 +56,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _install(made: Plan) -> int:
+def _install(made: Plan, home: Home) -> int:
+    if any(finding.id == "lock.held" for finding in check_lock(home)):
+        running = properties(ask, UNIT, ["MainPID"], user=made.user) or {}
+        if str(home.holder()) != running.get("MainPID"):
+            raise HomeLocked(
+                f"Process {home.holder() or '?'} writes to the home {home.path}, and the service could not start: "
+                "end it first (Ctrl-C, or kill), then install again."
+            )
     apply(made, _say)
     if names := left_behind():
         _say(
@@ -101,8 +109,11 @@ def _status(home: Path, *, user: bool) -> int:
         )
         if found.get("StatusText"):
             _say(f"says: {found['StatusText']}")
-    for finding in check_lock(Home(home)):
-        _say(f"home: {home}: {finding.cause}")
+    if os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
+        _say(f"home: {home} is closed to this user; {'the user who owns it' if user else 'root'} is told more.")
+    else:
+        for finding in check_lock(Home(home)):
+            _say(f"home: {home}: {finding.cause}")
     return RUNNING if found is not None and found.get("ActiveState") == "active" else NOT_RUNNING
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.home import Home, WriterLock
 from tests.e2e.bot import run, sentence
 
 FAKE = """#!/bin/sh
@@ -16,6 +17,7 @@ test -z "$BROKEN" || { echo "Failed to connect to bus: No medium found" >&2; exi
 case "$*" in
 *LoadState*) printf 'LoadState=%s\\nActiveState=%s\\nSubState=running\\nUnitFileState=enabled\\n' $STATE
     printf 'StatusText=receiving: telegram\\nMainPID=42\\nNRestarts=1\\nResult=success\\n' ;;
+*MainPID*) echo "MainPID=$PID" ;;
 *Version*) echo Version=252 ;;
 esac
 """
@@ -38,6 +40,7 @@ class Shell:
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "ASKED": str(self.folder / "asked"),
             "STATE": "loaded active",
+            "PID": "42",
             **env,
         }
         return run(self.home, "service", *words, env=given)
@@ -118,6 +121,19 @@ def test_where_systemd_does_not_answer_one_sentence_says_what_to_do(shell: Shell
     done = shell("status", "--user", BROKEN="yes")
     assert done.returncode == 1
     assert b"Without it: run `bubbot run`" in done.stdout
+
+
+def test_a_bot_that_runs_already_is_not_given_a_second_one(shell: Shell) -> None:
+    home = Home(shell.home)
+    home.ensure()
+    with WriterLock(home):
+        done = shell("install", "--user")
+        assert done.returncode == 3
+        assert f"Process {os.getpid()} writes to the home" in sentence(done)
+        assert not shell.units.exists()
+        # The service that runs may be installed again.
+        assert shell("install", "--user", PID=str(os.getpid())).returncode == 0
+        assert f"Process {os.getpid()} writes to this home" in shell("status", "--user").stdout.decode()
 
 
 def test_a_service_that_is_not_installed_is_said_to_be_so(shell: Shell) -> None:

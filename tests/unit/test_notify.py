@@ -180,15 +180,14 @@ async def test_a_start_is_over_in_time_though_a_channel_cannot_say_how_it_is(one
 
 async def test_more_time_is_asked_for_until_the_end_has_had_all_it_may_take(one: Manager) -> None:
     async with reporting(Notifier(one.address, lambda: 0), 0.03, PACE, QUICK) as report:
-        report.stopping(0.05)
+        report.stopping(0.25)
         await one.until(lambda: len(one.values("EXTEND_TIMEOUT_USEC")) >= 3)
-        await asyncio.sleep(0.2)
-        asked = [int(value) for value in one.values("EXTEND_TIMEOUT_USEC")]
-        alive = len(one.times("WATCHDOG=1"))
+        await asyncio.sleep(0.4)
+        asked, alive = [int(value) for value in one.values("EXTEND_TIMEOUT_USEC")], len(one.times("WATCHDOG=1"))
+        await one.until(lambda: len(one.times("WATCHDOG=1")) >= alive + 3)
+        assert len(one.values("EXTEND_TIMEOUT_USEC")) == len(asked), "a process that never ends is not waited for"
     assert asked == sorted(asked, reverse=True)
-    assert asked[0] <= 100_000
-    assert len(asked) <= 5, "a process that never ends is not waited for"
-    assert alive >= 3, "it lives while it ends"
+    assert asked[0] <= 300_000
 
 
 async def test_the_longest_end_of_the_manager_is_known() -> None:
