@@ -80,6 +80,8 @@ class Accounts:
                 if self.console.unasked or not _is_about_token(error, name):
                     raise
                 self.console.tell(f"  {error}")
+                if not typed:
+                    present, where = "", "Enter leaves the one there is"
 
     def _checked(self, kind: str, name: str, token: str | None) -> str:
         """Asks the platform; `token` None stands for the one there is. A token that is taken, or kept, is a change."""
@@ -88,7 +90,8 @@ class Accounts:
         known = self._met(kind, channel)
         if known is None:
             raise ConfigError(f"[channels.{name}] token was not kept: type it again, another, or Enter.")
-        if token is not None and token != table.get("token"):
+        here = any(self.present.written("channels", name, key) for key in ("token", "token_file"))
+        if token is not None and not (here and token == table.get("token")):
             self.changes.keep(("channels", name), "token", token)
             if name != kind:
                 self.changes.set(("channels", name), "kind", kind)

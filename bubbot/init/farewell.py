@@ -32,7 +32,9 @@ def farewell(
     if not accounts:
         yield f"  {prefix} chat      talks with the bot in this terminal"
         return
-    if not serves:
+    if serves:
+        yield f"  {prefix} service status    shows how the bot is, which runs now"
+    else:
         yield f"  {prefix} run       runs the bot, until Ctrl-C"
     for account in accounts:
         yield from _to_write(account, prefix)

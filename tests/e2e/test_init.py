@@ -60,6 +60,11 @@ def refused(home: Path, *options: str, code: int = 2, **how: object) -> str:
     return sentence(done)
 
 
+def configured(home: Path, text: str) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text(text)
+
+
 def there(path: Path) -> bool:
     return path.exists()
 
@@ -111,6 +116,16 @@ class TestByQuestions:
         assert "owners = [42]" in settings_in(home)
         assert "on Telegram: it answers." in told
 
+    async def test_a_token_that_is_there_and_refused_can_be_left_as_it_is(self, home: Path, telegram: Telegram) -> None:
+        text = f'[channels.telegram]\ntoken = "{WRONG}"\n'
+        configured(home, text)
+        lines = ["", "", "", "", "", ""]
+        told = await asyncio.to_thread(fine, home, "--model", "", lines=lines, env=at(telegram))
+        assert "token was refused by Telegram" in told
+        assert "Enter leaves the one there is" in told
+        assert "Nothing has changed" in told
+        assert (home / "config.toml").read_text() == text
+
     def test_a_platform_that_is_not_reached_can_be_tried_again_or_kept_unverified(self, home: Path) -> None:
         lines = ["", "", "", WRONG, "2", WRONG, "1", "", ""]
         told = fine(home, "--model", "scripted", lines=lines, env=NOWHERE)
@@ -131,7 +146,7 @@ class TestByQuestions:
         self, home: Path, telegram: Telegram
     ) -> None:
         lines = ["Bob", "en", "UTC", telegram.bot.token, "42", ""]
-        for given in range(len(lines)):
+        for given in (0, 2, 3, 4, 5):
             done = await asyncio.to_thread(init, home, "--model", "scripted", lines=lines[:given], env=at(telegram))
             assert done.returncode == 1
             assert done.stdout.decode().rstrip().endswith("nothing was changed. --yes asks nothing.")
@@ -185,7 +200,11 @@ class TestByOptions:
         env = {**at(telegram), "BUBBOT_CHANNELS__TELEGRAM__TOKEN": telegram.bot.token}
         assert "@bubbot_bot" in await asyncio.to_thread(fine, home, "--yes", "--owner", "telegram:42", env=env)
         assert settings_in(home)[-2:] == ["[channels.telegram]", "owners = [42]"]
-        assert not (home / "secrets").exists()
+        assert not there(home / "secrets")
+        # Where an option gives it, too, it is meant to be kept.
+        options = ["--yes", "--telegram-token", "-"]
+        await asyncio.to_thread(fine, home, *options, lines=[telegram.bot.token], env=env)
+        assert there(home / "secrets" / "telegram-token")
 
     async def test_a_refused_token_ends_it_and_nothing_is_written(self, home: Path, telegram: Telegram) -> None:
         told = await asyncio.to_thread(
