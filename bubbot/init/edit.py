@@ -39,7 +39,7 @@ def without(text: str, table: Table, key: str) -> str:
     wanted = parsed(text)
     if _table_in(wanted, table).pop(key, None) is None:
         return text
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     start, end = _range(lines, table, live=True) or (0, 0)
     at = _line_of(lines, start, end, key, mark="")
     made = "".join(lines[:at] + lines[at + 1 :]) if at is not None else text
@@ -86,7 +86,7 @@ def _table_in(data: dict[str, Any], table: Table) -> dict[str, Any]:
 
 def _placed(text: str, table: Table, key: str, line: str) -> str:
     end_of_line = "\r\n" if "\r\n" in text else "\n"
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     found = _range(lines, table, live=True)
     if found is None and (found := _range(lines, table, live=False)):
         lines[found[0]] = re.sub(r"^#\s*", "", lines[found[0]])
@@ -104,6 +104,11 @@ def _placed(text: str, table: Table, key: str, line: str) -> str:
             lines[start] += end_of_line
         lines.insert(start + 1, f"{line}{end_of_line}")
     return "".join(lines)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends. Not `splitlines`: to TOML most of what that ends a line at is a character like others."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _range(lines: Sequence[str], table: Table, *, live: bool) -> tuple[int, int] | None:

@@ -34,7 +34,7 @@ PLACES = [
 
 def changed(before: str, after: str) -> list[tuple[str, str]]:
     """The lines that differ, where no line was added."""
-    pairs = zip(before.splitlines(), after.splitlines(), strict=True)
+    pairs = zip(before.split("\n"), after.split("\n"), strict=True)
     return [pair for pair in pairs if pair[0] != pair[1]]
 
 
@@ -65,6 +65,14 @@ def test_what_has_no_section_gets_one_at_the_end() -> None:
     assert with_value("", ("a-b", "c d"), "e", 1) == '[a-b."c d"]\ne = 1\n'
     assert with_value('[bot]\nname="x"', ("log",), "level", "info") == '[bot]\nname="x"\n\n[log]\nlevel = "info"\n'
     assert with_value("[bot]", BOT, "name", "x") == '[bot]\nname = "x"\n'
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\u2029"])
+def test_what_ends_a_line_elsewhere_does_not_end_one_here(odd: str) -> None:
+    text = with_value(WRITTEN, BOT, "name", f"a{odd}b")
+    assert changed(text, with_value(text, BOT, "name", "c")) == [
+        (f'name = "a{odd}b"   # who it is', 'name = "c"   # who it is')
+    ]
 
 
 def test_line_ends_and_the_mark_of_the_encoding_stay() -> None:
