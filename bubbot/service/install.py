@@ -196,7 +196,7 @@ def _absolute(path: Path) -> Path:
 
 def _check_seen(program: Program, home: Path, config: Path | None) -> None:
     """Raises `ConfigError` where the service of the system would not see a path."""
-    needed = {"bubbot itself": (program.python, *program.needs), "the home": (home,), "the settings": (config,)}
+    needed = {"bubbot itself": (program.python, *program.needs), "the home": (home,), "the configuration": (config,)}
     for what, paths in needed.items():
         for path in filter(None, paths):
             if any(path.is_relative_to(hidden) for hidden in HIDDEN):

@@ -241,7 +241,7 @@ class TestExitCodes:
         rows = re.findall(r"^\| (\d+) \|.*\|([^|]*)\|$", text, re.MULTILINE)
         told = {name: int(code) for code, names in rows for name in re.findall(r"`(\w+)`", names)}
         assert told == {kind.__name__: code for kind, code in EXIT_CODES.items()}
-        codes = (cli.FINE, cli.FAILED, cli.USAGE, cli.LOCKED, cli.DATABASE, cli.DAMAGED, cli.INTERRUPTED)
+        codes = (cli.FINE, cli.FAILED, cli.USAGE, cli.LOCKED, cli.DATABASE, cli.DAMAGED, cli.REFUSED, cli.INTERRUPTED)
         assert [int(code) for code, _ in rows] == list(codes)
 
 

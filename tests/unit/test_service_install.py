@@ -137,7 +137,7 @@ def test_what_the_service_of_the_system_would_not_see_is_refused(places: Places,
     for program in (Program(Path(hidden)), Program(PROGRAM.python, (Path(hidden),))):
         with pytest.raises(ConfigError, match=f"bubbot itself needs {hidden}"):
             plan(HOME, None, user=False, program=program, places=places)
-    with pytest.raises(ConfigError, match=f"the settings needs? {hidden}"):
+    with pytest.raises(ConfigError, match=f"the configuration needs {hidden}"):
         plan(HOME, Path(hidden), user=False, program=PROGRAM, places=places)
     assert plan(Path(hidden), None, user=True, program=Program(Path(hidden))).files
 

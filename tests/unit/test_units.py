@@ -14,6 +14,7 @@ from bubbot.cli.main import DAMAGED, REFUSED, USAGE
 from bubbot.errors import ConfigError
 from bubbot.service.install import this_program
 from bubbot.service.render import rendered, shipped, word
+from bubbot.service.report import Times
 from bubbot.settings import Settings, load
 from tests.docs.pages import ROOT
 
@@ -125,6 +126,17 @@ def test_another_home_is_made_writable_instead_of_the_one_of_the_system() -> Non
 def test_what_is_started_again_is_what_may_come_right_by_itself() -> None:
     for name in ("bubbot.service", "bubbot-user.service"):
         assert f"\nRestartPreventExitStatus={USAGE} {DAMAGED} {REFUSED}\n" in shipped(name)
+
+
+@pytest.mark.parametrize("name", ["bubbot.service", "bubbot-user.service"])
+def test_the_limits_of_the_unit_leave_the_bot_its_own(name: str) -> None:
+    times, text = Times(), shipped(name)
+    assert "\nTimeoutStartSec=5min\n" in text
+    assert times.deaf < 5 * 60
+    assert "\nTimeoutStopSec=60\n" in text
+    # The first request for more comes at once, and each is longer than the pause to the next.
+    assert 2 * times.extends <= times.extension < 60
+    assert "\nType=notify\nNotifyAccess=main\n" in text
 
 
 def test_the_credentials_of_the_unit_are_names_that_settings_read(
