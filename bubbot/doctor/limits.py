@@ -26,7 +26,7 @@ def check_files(limit: int | None = None) -> Iterator[Finding]:
         cause = f"Only {found} files may be open at once; a bot with many chats needs {FILES}."
         yield Finding("limits.files", "warning", cause, "ulimit -n 4096")
     else:
-        shown = "any number of" if found == resource.RLIM_INFINITY else str(found)
+        shown = "Any number of" if found == resource.RLIM_INFINITY else str(found)
         yield Finding("limits.ok", "ok", f"{shown} files may be open at once.")
 
 

@@ -32,6 +32,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "xai": ("XAI_API_KEY",),
 }
 """Where litellm looks for the key of a provider: any of these variables. Providers with other ways are left out."""
+MOUNTED = Path("/run/secrets")
+"""Where containers are given secrets: readable for all, and nobody else is inside."""
 _SECRET = re.compile(r"(^|_)(token|secret|password|key)$")
 _TELEGRAM = re.compile(r"[0-9]{3,17}:[A-Za-z0-9_-]{35}")
 
@@ -69,7 +71,7 @@ def _of_file(file: Path) -> Iterator[Finding]:
     elif stat.S_ISREG(found.st_mode) and not _text(file).strip():
         cause = f"{file} is empty and should hold a secret; the command takes it from the terminal."
         yield Finding("secret.file_empty", "problem", cause, fill)
-    elif found.st_mode & 0o077:
+    elif found.st_mode & 0o077 and not file.is_relative_to(MOUNTED):
         cause = f"{file} holds a secret and is open to other users of this machine (mode {found.st_mode & 0o7777:04o})."
         yield Finding("secret.file_open", "warning", cause, f"chmod 600 {quoted(file)}")
 

@@ -43,34 +43,38 @@ def check_stuck(home: Home, *, now: datetime, running: bool, pid: int | None) ->
         return
     except StoreError:
         return  # told with the database
-    mend = ("bubbot run" if pid is None else f"kill {pid}") if running else "bubbot run"
-    old = [one for one in turns if now - one.since > STUCK]
-    for one in old:
-        cause = f"A turn on the tape {one.tape} is open since {one.since:%Y-%m-%d %H:%M} UTC. {_what(running)}"
-        yield Finding("turn.stuck", "warning", cause, mend)
-    if turns and not old and not running:
-        cause = f"{len(turns)} turns were interrupted; the next start records that and answers what is open."
-        yield Finding("turn.interrupted", "ok", cause)
-    late = 0
-    for one in messages:
-        channel, waits = one.tape.rpartition("/")[2], now - one.since
-        said = f"{one.count} messages of the channel {channel} are not delivered, the oldest since {one.since:%Y-%m-%d %H:%M} UTC"  # fmt: skip
-        if waits > STUCK:
-            late += 1
-            yield Finding("delivery.stuck", "warning", f"{said}. {_what(running)}", mend)
-        elif running and waits > LATE:
-            late += 1
-            cause = f"{said}, though the bot runs: its platform does not take them, and the log says why."
-            yield Finding("delivery.late", "warning", cause, "bubbot ask ,status")
-    if not late and not old:
+    findings = [*_turns_found(turns, now, running=running, pid=pid), *_messages_found(messages, now, running=running)]
+    yield from findings
+    if all(one.level == "ok" for one in findings):
         waiting = sum(one.count for one in messages)
         yield Finding("delivery.ok", "ok", f"Nothing is stuck; {waiting} messages wait to be delivered.")
 
 
-def _what(running: bool) -> str:  # noqa: FBT001
+def _turns_found(turns: list[_Waiting], now: datetime, *, running: bool, pid: int | None) -> Iterator[Finding]:
+    old = [one for one in turns if now - one.since > STUCK]
+    what = "No bot runs; the next start records it as interrupted and takes it up."
     if running:
-        return "Stop the bot and start it again: then it is recorded as interrupted, and taken up."
-    return "No bot runs; the next start takes it up."
+        what = "Stop the bot and start it again: then it is recorded as interrupted, and taken up."
+    mend = f"kill {pid}" if running and pid is not None else "bubbot run"
+    for one in old:
+        cause = f"A turn on the tape {one.tape} is open since {one.since:%Y-%m-%d %H:%M} UTC. {what}"
+        yield Finding("turn.stuck", "warning", cause, mend)
+    if turns and not old and not running:
+        cause = f"{len(turns)} turns were interrupted; the next start records that and answers what is open."
+        yield Finding("turn.interrupted", "ok", cause)
+
+
+def _messages_found(messages: list[_Waiting], now: datetime, *, running: bool) -> Iterator[Finding]:
+    for one in messages:
+        channel = one.tape.removeprefix(outbox_tape(""))
+        since = f"the oldest since {one.since:%Y-%m-%d %H:%M} UTC"
+        said = f"{one.count} messages of the channel {channel} are not delivered, {since}"
+        if running and now - one.since > LATE:
+            cause = f"{said}, though the bot runs: its platform does not take them, and the log says why."
+            yield Finding("delivery.late", "warning", cause, "bubbot ask ,status")
+        elif not running and now - one.since > STUCK:
+            cause = f"{said}. No bot runs; the next start tries again, where they are not too old by then."
+            yield Finding("delivery.stuck", "warning", cause, "bubbot run")
 
 
 async def _open(home: Home) -> tuple[list[_Waiting], list[_Waiting]]:

@@ -229,7 +229,7 @@ class TestFailures:
                 on_discord(discords.rest_url, discords.bot.token, within=0.3),
                 return_exceptions=True,
             )
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 10
         assert [type(one) for one in found] == [ChannelError, ChannelError]
         assert all("within 0.3 s" in str(one) for one in found)
 

@@ -32,14 +32,14 @@ def run(
         patch.object(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8", write_through=True)),
         patch.object(sys, "stderr", io.TextIOWrapper(err, encoding="utf-8", write_through=True)),
         contextlib.chdir(home.parent),
-        _logging_as_it_was(),
+        logging_as_it_was(),
     ):
         code = main(list(arguments))
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @contextlib.contextmanager
-def _logging_as_it_was() -> Iterator[None]:
+def logging_as_it_was() -> Iterator[None]:
     """The command sets up the log of its process, which here is that of the tests."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

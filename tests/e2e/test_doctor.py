@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -13,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.cli.main import main
 from bubbot.doctor.finding import Finding
 from bubbot.home import Home, WriterLock
 from tests.botapi.server import Server
 from tests.e2e import bot
 from tests.e2e.daemon import configured, running
-from tests.e2e.inside import run, said
+from tests.e2e.inside import logging_as_it_was, run, said
 from tests.planting import found, plants
 
 CANARY = "sk-canary-7f3a91"
@@ -160,6 +163,18 @@ def test_no_secret_is_printed(home: Path) -> None:
         done = run(home, "doctor", *options, env={"BUBBOT_MODEL__NAME": f"{CANARY}/x"})
         assert done.returncode == 1
         assert CANARY.encode() not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_name_that_no_terminal_can_show_is_escaped(tmp_path: Path, encoding: str) -> None:
+    odd = tmp_path / os.fsdecode(b"h\xff \xc3\xbc")
+    for options in ((), ("--json",)):
+        shown = io.BytesIO()
+        out = io.TextIOWrapper(shown, encoding=encoding, write_through=True)  # closes the bytes when it goes
+        with contextlib.redirect_stdout(out), logging_as_it_was():
+            assert main(["doctor", "--home", str(odd), *options]) in (0, 1)
+        assert b"\\udcff" in shown.getvalue()
+    assert json.loads(shown.getvalue())["home"] == str(odd)
 
 
 def test_a_model_that_is_not_set_up_is_a_problem(home: Path) -> None:

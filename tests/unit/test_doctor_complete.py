@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.cli.main import main
 from bubbot.doctor.finding import Finding
 from tests.docs.pages import ROOT
 from tests.planting import found, plants
 
 SOURCES = sorted((ROOT / "bubbot" / "doctor").glob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_doctor*.py"))
+PROMISED = {"backup", "tape gc"}
+"""Commands that are being made; whoever has made one takes it away here."""
 FORM = re.compile(r"[a-z]+\.[a-z_]+")
 
 
@@ -34,6 +37,16 @@ def _made() -> dict[str, set[str]]:
             how = str(second.value) if isinstance(second, ast.Constant) else "?"
             made.setdefault(str(first.value), set()).add(how)
     return made
+
+
+def _fixes(path: Path) -> Iterator[ast.AST]:
+    """What may become the command of a finding."""
+    yield from (call.args[3] for call in _calls(path, "Finding") if len(call.args) > 3)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Assign) and {"fix", "mend"} & {
+            one.id for one in node.targets if isinstance(one, ast.Name)
+        }:
+            yield node.value
 
 
 def _planted() -> set[str]:
@@ -78,3 +91,17 @@ def test_a_test_that_plants_nothing_fails() -> None:
 
     with pytest.raises(AssertionError, match=r"nobody\.finds"):
         claims_too_much()
+
+
+def test_every_command_of_bubbot_that_mends_something_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [
+        str(one.value)
+        for path in SOURCES
+        for fix in _fixes(path)
+        for one in ast.walk(fix)
+        if isinstance(one, ast.Constant)
+    ]
+    named = {found[1] for text in texts if (found := re.match(r"bubbot ([a-z]+(?: [a-z]+)?)", text))}
+    assert {"chat", "run", "tape verify"} <= named
+    lost = {words for words in named - PROMISED if main([*words.split(), "--help"]) != 0}
+    assert not lost, capsys.readouterr().err

@@ -47,7 +47,7 @@ def of_files(home: Home, config: Path | None = None) -> dict[str, Finding]:
 
 class TestFiles:
     @plants("secret.ok", "secret.file_open", "secret.file_empty", "secret.file_missing")
-    def test_one_that_is_missing_empty_or_open(self, home: Home) -> None:
+    def test_one_that_is_missing_empty_or_open(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         home.config.write_text('[model]\napi_key_file = "key"\n[bot]\npersona_file = "persona.md"\n')
         file = home.path / "key"
         missing = of_files(home)["secret.file_missing"]
@@ -58,6 +58,9 @@ class TestFiles:
         file.chmod(0o640)
         finding = of_files(home)["secret.file_open"]
         assert (finding.level, finding.fix) == ("warning", f"chmod 600 {file}")
+        with monkeypatch.context() as inside:
+            inside.setattr("bubbot.doctor.secrets.MOUNTED", home.path)
+            assert list(of_files(home)) == ["secret.ok"]
         file.chmod(0o600)
         assert list(of_files(home)) == ["secret.ok"]
 
