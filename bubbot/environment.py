@@ -81,6 +81,11 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
     return level if level in get_args(get_args(Level)[0]) else "info", secrets
 
 
+def zone_variable() -> str:
+    """The variable `TZ`, which may name a time zone; empty where it is not set."""
+    return variables().get("TZ", "")
+
+
 def terminal_style() -> str:
     """What the terminal wants by its environment: `dumb` (lines only), `plain` (no colours) or `colour`."""
     dumb, plain = variables().get("TERM", "dumb") == "dumb", variables().get("NO_COLOR")

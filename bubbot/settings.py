@@ -6,7 +6,6 @@ Later sources win: the file, then credentials, then the environment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -32,6 +31,7 @@ from bubbot.settings_model import (
     StoreSettings,
 )
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
+from bubbot.settings_model import Setting as Setting  # noqa: PLC0414
 from bubbot.settings_model import ToolSettings as ToolSettings  # noqa: PLC0414
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
@@ -125,17 +125,6 @@ class Settings(BaseSettings):
         if self.model.api_base and (password := urlsplit(self.model.api_base).password):
             found.append(password)
         return (*found, *_secrets_in(self.channels))
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
-
-    section: str
-    key: str
-    type: str
-    default: str | int | float | bool | list[str] | dict[str, Any] | None
-    description: str
 
 
 def describe() -> Iterator[Setting]:

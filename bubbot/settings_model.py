@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from bubbot.settings_values import (
@@ -17,6 +20,17 @@ from bubbot.settings_values import (
     Secret,
     Whole,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
+
+    section: str
+    key: str
+    type: str
+    default: str | int | float | bool | list[str] | dict[str, Any] | None
+    description: str
 
 
 class Section(BaseModel):

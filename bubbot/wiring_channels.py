@@ -40,7 +40,8 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
         if common.kind in UNHURRIED or name == STDIN:
             continue  # the terminal comes through the control socket, whatever adapter it has
         if common.kind in TOKENED and not own.get("token"):
-            log.warning("[channels.%s] has no token and is not started", name, extra={"action": "channel.off"})
+            told = "[channels.%s] has no token and is not started; `bubbot init` asks for one"
+            log.warning(told, name, extra={"action": "channel.off"})
             continue
         first = tokens.setdefault((common.kind, own.get("token") or name), name)
         if first != name:

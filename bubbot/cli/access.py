@@ -143,10 +143,19 @@ async def _pending(access: Access, _args: argparse.Namespace, _by: str) -> str:
 async def _approve(access: Access, args: argparse.Namespace, by: str) -> str:
     grant = await access.approve(args.code, Role(args.role), by)
     name = f" ({printable(grant.name)})" if grant.name else ""
-    return (
+    told = (
         f"{grant.id}{name} is now {grant.role.value} on {grant.channel}. "
         f"`bubbot access revoke {grant.channel} {grant.id}` takes it back."
     )
+    if _has_owner(access, grant.channel):
+        return told
+    # Who sets a bot up types what the bot says, which makes a member.
+    return f"{told} Nobody is owner there yet; if this is you: bubbot access grant {grant.channel} {grant.id} owner"
+
+
+def _has_owner(access: Access, channel: str) -> bool:
+    granted = {one.role for one in access.state.grants.values() if one.channel == channel}
+    return Role.OWNER in granted.union(access.configured.get(channel, Listed()).people().values())
 
 
 async def _grant(access: Access, args: argparse.Namespace, by: str) -> str:

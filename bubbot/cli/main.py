@@ -52,6 +52,7 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
+    "init": Command("set a bot up: name, model, accounts", "bubbot.cli.init"),
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
     "run": Command("run the bot with every configured channel", "bubbot.cli.run"),
     "status": Command("say how the running bot is", "bubbot.cli.status"),

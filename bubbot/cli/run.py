@@ -82,6 +82,8 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
         keeping = daemon.keep_time()
         hearing = app.group.create_task(_reload_when(asked.reload, reloader, report))
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
+        if not names:
+            log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()

@@ -16,8 +16,8 @@ def _form(count: int) -> str:
 _TURNS: dict[str, Sentence] = {
     "no_model": (
         "No model is configured, so I cannot answer in my own words. Every command works (,help lists them). "
-        'To give me a model, put [model] name = "provider/model" into config.toml, '
-        "or install the demonstration model."
+        '`bubbot init` gives me a model (or [model] name = "provider/model" in config.toml), '
+        "and so does installing the demonstration model."
     ),
     "stopped": "Stopped.",
     "gave_up": (

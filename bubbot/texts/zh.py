@@ -16,7 +16,7 @@ def _form(_count: int) -> str:
 _TURNS: dict[str, Sentence] = {
     "no_model": (
         "尚未配置模型，因此我还无法用自己的话回答您。所有命令均可使用（,help 可列出全部命令）。"
-        '如需配置模型，请在 config.toml 中写入 [model] name = "provider/model"，或安装演示模型。'
+        '如需配置模型，请运行 bubbot init（或在 config.toml 中写入 [model] name = "provider/model"），或安装演示模型。'
     ),
     "stopped": "已停止。",
     "gave_up": (

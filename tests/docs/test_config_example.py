@@ -15,11 +15,14 @@ from bubbot.model import ModelOptions
 from bubbot.models import scripted
 from bubbot.settings import Setting, Settings, describe, load
 from bubbot.settings_channels import ChannelSettings, GuildSettings, channel_settings
+from channels import discord_settings, telegram_settings
+from channels.keys import Key
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.toml"
 REFERENCE = ROOT / "docs" / "reference" / "config.md"
-ADAPTERS = {"channels.discord", "channels.telegram"}
+KEYS = {"discord": discord_settings.KEYS, "telegram": telegram_settings.KEYS}
+ADAPTERS = {f"channels.{name}" for name in KEYS}
 """Sections whose keys belong to an adapter; `test_channel_keys.py` looks at them."""
 SETTINGS = {(setting.section, setting.key): setting for setting in describe()}
 
@@ -42,6 +45,8 @@ def in_example() -> dict[tuple[str, str], object]:
         for name, value in table.items():
             if section == "budget" and isinstance(value, dict):
                 found[section, name] = {}
+            elif section == "channels" and name in KEYS:
+                continue  # the keys of an adapter: see below
             elif section == "channels":
                 guilds = value["guilds"]
                 found |= {("channels.<name>", key): inner for key, inner in {**value, "guilds": {}}.items()}
@@ -101,8 +106,32 @@ def test_the_example_switched_on_loads(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(uncommented())
     settings = load(home=tmp_path)
     assert settings.bot.persona_file == tmp_path / "persona.md"
-    [(name, table)] = settings.channels.items()
-    assert channel_settings(name, table) == (ChannelSettings(kind="telegram", guilds={"42": GuildSettings()}), {})
+    assert set(settings.channels) == {"my-bot", *KEYS}
+    common = ChannelSettings(kind="telegram", guilds={"42": GuildSettings()})
+    assert channel_settings("my-bot", settings.channels["my-bot"]) == (common, {})
+    # The adapters take every value, also those shown where nothing is set.
+    for name, read, token in (
+        ("telegram", telegram_settings.read_settings, "4242:SECRET-token_of-the-bot"),
+        ("discord", discord_settings.read_settings, "MTIzNDU2.AbCdEf.0123456789"),
+    ):
+        common, own = channel_settings(name, settings.channels[name])
+        assert common == ChannelSettings(kind=name)
+        assert read(name, {**own, "token": token}) is not None
+
+
+@pytest.mark.parametrize(("adapter", "keys"), KEYS.items())
+def test_the_example_has_every_key_of_an_adapter_with_its_default_and_no_other(
+    adapter: str, keys: tuple[Key, ...]
+) -> None:
+    table = tomllib.loads(uncommented())["channels"][adapter]
+    assert list(table) == [key.name for key in keys]
+    _, _, section = EXAMPLE.read_text().partition(f"\n#[channels.{adapter}]\n")
+    for key in keys:
+        if key.default is not None:
+            assert table[key.name] == key.default, key.name
+            continue
+        said = section[: section.index(f"\n#{key.name} = ")].splitlines()[-2:]
+        assert "Not set" in " ".join(said), key.name
 
 
 def test_the_reference_has_every_setting_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""`bubbot chat` on a terminal of its own: keys go in, what the terminal would be sent comes out."""
+"""`bubbot chat`, or another command, on a terminal of its own: keys go in, what the terminal would be sent comes out."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ _CONTROL = re.compile(
 
 
 class Terminal:
-    """A running chat. `sent` is everything the terminal was sent so far, escape sequences included."""
+    """A running chat, or another command, of which `first` is shown when it takes keys. `sent` is everything the
+    terminal was sent so far, escape sequences included."""
 
-    def __init__(self, home: Path, *, script: Path | None = None, **env: str) -> None:
+    def __init__(self, home: Path, *command: str, first: str = "> ", script: Path | None = None, **env: str) -> None:
+        self._first = first
         self._main, inner = os.openpty()
         self.resize(80, 24, tell=False)
         self.before = termios.tcgetattr(inner)
@@ -37,7 +39,7 @@ class Terminal:
         if script:
             given["BUBBOT_MODEL__SCRIPT"] = str(script)
         self.process = subprocess.Popen(
-            [*BUBBOT, "chat"],
+            [*BUBBOT, *(command or ("chat",))],
             stdin=inner,
             stdout=inner,
             stderr=inner,
@@ -50,7 +52,7 @@ class Terminal:
         self._seen = 0
 
     def __enter__(self) -> Terminal:
-        self.expect("> ")
+        self.expect(self._first)
         return self
 
     def __exit__(

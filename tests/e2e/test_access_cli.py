@@ -72,6 +72,17 @@ def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:
     assert len(access(home, "history", "--limit", "2").splitlines()) == 2
 
 
+def test_who_is_let_in_where_nobody_is_owner_is_told_how_to_be_it(tmp_path: Path) -> None:
+    home, nobody = tmp_path / "home", {"BUBBOT_CHANNELS__CHAT__KIND": "chat"}
+    told = run(home, "access", "approve", given_code(home, "42", "Ann"), env=nobody).stdout.decode()
+    command = told.rstrip().partition("if this is you: bubbot ")[2]
+    assert command == "access grant chat 42 owner"
+    assert run(home, *command.split(), env=nobody).returncode == 0
+    told = run(home, "access", "approve", given_code(home, "43", "Bob"), env=nobody).stdout.decode()
+    assert "43 (Bob) is now member" in told
+    assert "Nobody is owner" not in told
+
+
 def test_grants_name_what_holds_and_what_is_wrong(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert "42 is now member on chat" in access(home, "grant", "chat", "42", "member")

@@ -1,0 +1,193 @@
+"""`bubbot init`: sets a bot up, by questions or by options."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bubbot import log
+from bubbot.channel import Channel
+from bubbot.cli.init_service import KINDS, Service, home_of
+from bubbot.environment import environment_secrets, zone_variable
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.init.accounts import TITLES, Accounts
+from bubbot.init.answers import system_zone
+from bubbot.init.changes import Changes, new_secrets, text_after
+from bubbot.init.console import Console, InputEnded
+from bubbot.init.farewell import farewell, overridden
+from bubbot.init.meet import close, make_channel, meet
+from bubbot.init.present import Present, read_present
+from bubbot.init.questions import Given, ask_bot, ask_model
+from bubbot.init.write import write
+from bubbot.settings import Settings, load
+from bubbot.settings_sources import read_secret
+from bubbot.tape.entry import timestamp
+from bubbot.wiring import new_id, now
+
+FINE, ENDED, INTERRUPTED = 0, 1, 130
+LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = (
+        "Set a bot up: asks for its name, model and accounts, sees with Telegram and Discord who the tokens belong to, "
+        "and writes config.toml with every setting explained. A config.toml that is there is changed where an answer "
+        "is another, after a copy of it was made. What an option answers is not asked. Ctrl-C leaves everything as it is."
+    )
+    parser.epilog = "example: bubbot init --yes --telegram-token-file token.txt --owner telegram:42"
+    parser.add_argument("--yes", action="store_true", help="ask nothing: what no option answers stays as it is")
+    parser.add_argument("--name", help="what the bot is called")
+    parser.add_argument("--language", metavar="TAG", help="the language of its own sentences: en or zh")
+    parser.add_argument("--timezone", metavar="ZONE", help="the time zone, such as Europe/Berlin; else the system's")
+    parser.add_argument("--model", metavar="NAME", help="the model, provider/model, or local")
+    parser.add_argument(
+        "--api-key-file", metavar="FILE", help="a file with the model's key; - for a line of standard input"
+    )
+    for kind, title in TITLES.items():
+        either = parser.add_mutually_exclusive_group()
+        either.add_argument(
+            f"--{kind}-token", type=_only_stdin, metavar="-", help=f"reads the token of {title} from standard input"
+        )
+        either.add_argument(f"--{kind}-token-file", metavar="FILE", help=f"a file with the token of {title}")
+    parser.add_argument(
+        "--owner",
+        action="append",
+        default=[],
+        metavar="CHANNEL:ID",
+        help="an owner, such as telegram:42; may be repeated",
+    )
+    parser.add_argument(
+        "--service",
+        choices=KINDS,
+        help="puts the bot under systemd, as a service of this user or of the system, or not",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks, then writes; 1 where the input ended before, 130 after Ctrl-C: then nothing was changed."""
+    # A program that was started with closed descriptors has no streams.
+    console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), unasked=args.yes)
+    made = _Init(args, console)
+    try:
+        made.ask()
+    except InputEnded:
+        console.tell("The input ended before the last answer: nothing was changed. --yes asks nothing.")
+        return ENDED
+    except KeyboardInterrupt:
+        console.tell("\nNothing was changed.")
+        return INTERRUPTED
+    made.finish()
+    return FINE
+
+
+class _Init:
+    """One run of the command: `ask` changes nothing, `finish` writes."""
+
+    def __init__(self, args: argparse.Namespace, console: Console) -> None:
+        self._args = args
+        self._console = console
+        self._home = Home(home_of(args.service, args.home))
+        self._config: Path | None = args.config.absolute() if args.config else None
+        self._service = Service(args.service, self._home.path, self._config)
+        self._secrets: list[str] = [*environment_secrets()]
+        self._changes = Changes()
+        log.setup("warning", secrets=self._secrets)
+
+    def ask(self) -> None:
+        """Asks everything. Raises `InputEnded`, and `ConfigError` or `ChannelError` for what no answer mends."""
+        self._service.check()
+        self._present, given = read_present(self._home, self._config), self._given()
+        self._hide(*self._present.settings.secrets(), given.api_key or "", *given.tokens.values())
+        present, changes, console = self._present, self._changes, self._console
+        if not console.unasked:
+            console.tell(f"This sets up the bot whose home is {self._home.path}.")
+            console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
+        ask_bot(console, present, given, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
+        ask_model(console, present, given, changes)
+        self._accounts = Accounts(console, present, given, changes, self._channel, meet).ask()
+        self._kind = self._service.chosen(console)
+
+    def finish(self) -> None:
+        """Writes, installs the service, and says what comes next. Raises `ConfigError`."""
+        settings, console = self._write(self._present, self._changes), self._console
+        for line in overridden(settings, self._changes):
+            console.tell(line)
+        try:
+            serves, failure = self._service.install(self._kind, console), None
+        except ConfigError as error:  # what was written stays, and what to do with it is told all the same
+            serves, failure = False, error
+        writer = None if serves else self._home.holder()
+        for line in farewell(settings, self._accounts, prefix=self._prefix(), writer=writer, serves=serves):
+            console.tell(line)
+        if failure is not None:
+            raise failure
+
+    def _given(self) -> Given:
+        args = self._args
+        given = vars(args)
+        tokens: dict[str, str] = {}
+        for kind in TITLES:
+            file = given[f"{kind}_token"] or given[f"{kind}_token_file"]
+            if file:
+                tokens[kind] = self._secret_of(file, f"--{kind}-token-file", f"Token of {TITLES[kind]}")
+        key = self._secret_of(args.api_key_file, "--api-key-file", "Key of the model") if args.api_key_file else None
+        return Given(args.name, args.language, args.timezone, args.model, key, tokens, args.owner)
+
+    def _secret_of(self, file: str, option: str, what: str) -> str:
+        if file == "-":
+            return self._console.hidden(what)
+        return read_secret(Path(file).expanduser(), option)
+
+    def _channel(self, name: str, table: Mapping[str, Any]) -> Channel:
+        self._hide(*(value for key, value in table.items() if isinstance(value, str) and key.endswith("token")))
+        return make_channel(name, table, self._home.path, lambda: timestamp(now()), new_id)
+
+    def _hide(self, *secrets: str) -> None:
+        """From here on the log does not show them."""
+        self._secrets += secrets
+        log.setup("warning", secrets=self._secrets)
+
+    def _write(self, present: Present, changes: Changes) -> Settings:
+        """Writes what has changed and says so; gives the settings as they are now."""
+        text, secrets = text_after(present, changes, self._home), new_secrets(changes, self._home)
+        if text == present.text and not secrets:
+            self._console.tell(f"\nNothing has changed: {present.path} stays as it is.")
+            return present.settings
+        stamp = now().strftime("%Y%m%dT%H%M%SZ")
+        backups = write(self._home, present, text, secrets, stamp=stamp, check=self._check)
+        self._console.tell("")
+        for path in (*secrets, *([present.path] if text != present.text else [])):
+            self._console.tell(f"Written: {path} (for you alone, mode 600)")
+        for path in backups:
+            self._console.tell(f"What was there before: {path}")
+        return load(home=self._home.path, config=present.path)
+
+    def _check(self, candidate: Path) -> None:
+        """Raises `ConfigError` where a configuration does not load, or an adapter does not take its keys."""
+        try:
+            for name, table in load(home=self._home.path, config=candidate).channels.items():
+                if table.get("token"):
+                    close(self._channel(name, table))
+        except ConfigError as error:
+            told = str(error).replace(str(candidate), "config.toml")
+            raise ConfigError(f"{told}\nNothing was changed.") from None
+
+    def _prefix(self) -> str:
+        """The command as it has to be typed for the same bot."""
+        options = {"--home": self._args.home, "--config": self._args.config}
+        return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path)])
+
+
+def _only_stdin(text: str) -> str:
+    if text != "-":  # what was given is not shown: it may be the token
+        raise argparse.ArgumentTypeError(
+            "takes nothing but -, for standard input: others on this machine can read a command line"
+        )
+    return text

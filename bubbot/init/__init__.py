@@ -1,0 +1,1 @@
+"""`bubbot init`: from nothing to a `config.toml` that loads."""

@@ -1,0 +1,120 @@
+"""The questions of `bubbot init` about the bot and its model; those about channels are in `accounts`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bubbot.errors import ConfigError
+from bubbot.init import answers
+from bubbot.init.changes import Changes
+from bubbot.init.console import Console
+from bubbot.init.present import Present
+from bubbot.models import local
+from bubbot.texts import Texts
+
+OLLAMA = "ollama_chat"
+"""The provider of litellm that Ollama is."""
+OLLAMA_ADDRESS = "http://localhost:11434"
+"""Where Ollama is unless its address says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What options answered before anything is asked; None: to be asked. Tokens and keys are not in `repr`.
+
+    `tokens` by kind of channel, `owners` as pairs of channel and id.
+    """
+
+    name: str | None = None
+    language: str | None = None
+    timezone: str | None = None
+    model: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    owners: Sequence[str] = ()
+
+
+def ask_bot(console: Console, present: Present, given: Given, changes: Changes, zone: str) -> None:
+    """Name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
+    bot = ("bot",)
+    name = console.ask("Name of the bot", _now(present, "name", "bubbot"), answers.bot_name, given=given.name)
+    changes.set(bot, "name", name)
+    language = _now(present, "language", "en")
+    language = console.ask("Language of its own sentences: en or zh", language, answers.language, given=given.language)
+    if not Texts(language).translated:
+        console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
+    changes.set(bot, "language", language)
+    changes.set(
+        bot, "timezone", console.ask("Time zone", _now(present, "timezone", zone), answers.zone, given=given.timezone)
+    )
+
+
+def ask_model(console: Console, present: Present, given: Given, changes: Changes) -> None:
+    """Which model answers, its key and its address. Raises `ConfigError`, `InputEnded`."""
+    if given.model is not None:
+        changes.set(("model",), "name", answers.model_name(given.model))
+    elif (current := present.written("model", "name")) or console.unasked:
+        _ask_again(console, str(current or ""), changes)
+    else:
+        _ask_kind(console, changes)
+    if given.api_key is not None:
+        changes.keep(("model",), "api_key", answers.secret(given.api_key))
+
+
+def _ask_again(console: Console, current: str, changes: Changes) -> None:
+    if console.choose("Model", {"keep": f"{current}, as it is", "other": "another"}) == "other":
+        _ask_kind(console, changes)
+
+
+def _ask_kind(console: Console, changes: Changes) -> None:
+    here = local.available()
+    kinds = {"local": "the demonstration model: no key, no network, and little knowledge"} if here else {}
+    kinds |= {
+        "provider": "a model of a provider, by name and key",
+        "ollama": "a model of Ollama, on this machine or another",
+    }
+    if not here:
+        kinds["later"] = "none yet: commands work, answers do not"
+    match console.choose("Model", kinds):
+        case "local":
+            changes.set(("model",), "name", "local")
+        case "provider":
+            name = console.ask("Its name, such as openai/gpt-4o-mini", "", _needed)
+            changes.set(("model",), "name", name)
+            _ask_key(console, name, changes)
+        case "ollama":
+            _ask_ollama(console, changes)
+
+
+def _needed(text: str) -> str:
+    if name := answers.model_name(text):
+        return name
+    raise ConfigError("Type a provider, a slash and a model, such as openai/gpt-4o-mini.")
+
+
+def _ask_key(console: Console, name: str, changes: Changes) -> None:
+    variable = f"{name.partition('/')[0].upper()}_API_KEY"
+    while text := console.secret(f"Its key; Enter where there is none, or {variable} is in the environment"):
+        try:
+            changes.keep(("model",), "api_key", answers.secret(text))
+            return
+        except ConfigError as error:
+            console.tell(f"  {error}")
+
+
+def _ask_ollama(console: Console, changes: Changes) -> None:
+    address = console.ask("Address of Ollama", OLLAMA_ADDRESS, answers.address)
+    name = console.ask("Name of the model there, such as qwen3", "", _ollama_name)
+    changes.set(("model",), "name", name)
+    if address and address != OLLAMA_ADDRESS:
+        changes.set(("model",), "api_base", address)
+
+
+def _ollama_name(text: str) -> str:
+    return _needed(f"{OLLAMA}/{text.strip().removeprefix(f'{OLLAMA}/')}")
+
+
+def _now(present: Present, key: str, default: str) -> str:
+    """What the file says of the bot, or means by saying nothing; where there is none, the default."""
+    return default if present.text is None else str(present.meant("bot", key))
