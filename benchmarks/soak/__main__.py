@@ -66,7 +66,8 @@ def plan() -> tuple[Plan, Path | None, float]:
         minutes=given.minutes,
         every=given.every,
     )
-    return made, given.json, max(given.limit, 60 * given.minutes + TENDED_MORE)
+    limit = max(given.limit, 60 * given.minutes + TENDED_MORE) if given.minutes else given.limit
+    return made, given.json, limit
 
 
 async def soak(given: Plan, folder: Path) -> dict[str, object]:

@@ -104,8 +104,8 @@ class ChannelManager:
             async with asyncio.timeout(patience):
                 await line.aclose()
         except Exception as error:  # the adapter is someone else's code, and the others have to be closed
-            name, extra = line.channel.name, {"action": "end.close"}
-            log.warning("the channel %s did not close: %s", name, error, exc_info=True, extra=extra)
+            told = "the channel %s did not close: %s"
+            log.warning(told, line.channel.name, error, exc_info=True, extra={"action": "end.close"})
 
     async def _run(self, name: str, line: Line) -> None:
         try:
