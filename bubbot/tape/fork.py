@@ -14,6 +14,7 @@ from bubbot.tape.query import (
     Between,
     EntryFinder,
     Opening,
+    Proposed,
     Slice,
     Spans,
     TapeQuery,
@@ -214,6 +215,8 @@ class ForkedTape(TapeHandle):
                 if not start:
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
                 return await self._parent(unlimited(query, Spans(((start[0].id, None),)))), rest
+            case Proposed():  # the overlay is not indexed
+                return await self._both(query, query.part)
             case _:
                 own = query.part if isinstance(query.part, Spans) else Whole()
                 return await self._both(query, query.part, own)

@@ -61,7 +61,20 @@ class Spans:
     spans: tuple[Span, ...]
 
 
-Slice: TypeAlias = Whole | Opening | Window | After | Between | Zone | Spans
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What a search index proposes as holding the words of `text` in other spellings; whoever asks has to look
+    whether it does. Nothing where there is no index."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """What no search index covers yet: everything where there is none."""
+
+
+Slice: TypeAlias = Whole | Opening | Window | After | Between | Zone | Spans | Proposed | Unindexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +134,10 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
         return found
 
     match query.part:
-        case Whole():
+        case Whole() | Unindexed():
             return ((1, None),)
+        case Proposed():
+            return ()
         case Spans(spans):
             return union(spans)
         case Opening():
