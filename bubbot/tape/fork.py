@@ -179,6 +179,8 @@ class ForkedTape(TapeHandle):
             return (await self._store.fetch([query]))[0]
         if self._reset:
             return tuple(evaluate(self._delta, query))
+        if isinstance(query.part, Proposed):  # the overlay is not indexed
+            return tuple(await self._parent(query))
         try:
             parent, own = await self._halves(query)
         except AnchorNotFound:
@@ -215,8 +217,6 @@ class ForkedTape(TapeHandle):
                 if not start:
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
                 return await self._parent(unlimited(query, Spans(((start[0].id, None),)))), rest
-            case Proposed():  # the overlay is not indexed
-                return await self._both(query, query.part)
             case _:
                 own = query.part if isinstance(query.part, Spans) else Whole()
                 return await self._both(query, query.part, own)

@@ -11,7 +11,7 @@ from typing import Any
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.handle import CORRECTION, spans_of
+from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import Matcher, Proposed, Spans, TapeQuery, Unindexed, Zone, fold_text, matcher
 from bubbot.tape.view import Found
 from bubbot.views.spelling import misspelt
@@ -38,6 +38,7 @@ _STRUCTURE: dict[str, frozenset[str]] = {
 _CALLS_BEFORE = 24
 """How far before its result a call is looked for: they stand side by side, but for what came in meanwhile."""
 _EVENTS_OF_NEWEST = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
