@@ -6,19 +6,15 @@ import sqlite3
 from collections.abc import Iterable
 from math import log10
 
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
-
 from bubbot.stores.sqlite_index_exact import containing
 from bubbot.stores.sqlite_index_tokens import END, LONGEST, hashes, one_less, phrase, run_tokens, trigrams
-from bubbot.tape.words import edits_of, is_run, is_spelt, plain, tokens
+from bubbot.tape.words import is_run, is_spelt, plain, tokens
+from bubbot.views.spelling import alike, edits_of
 
 SPELLINGS = 16
 """Spellings of a word that are looked for: the closest, and of those the most frequent."""
 _LONG_RUN = 12
-_CLOSE = 4000  # terms that are compared with a word
 _HASHES = 500  # in one statement
-_NEXT = "\U0010ffff"
 
 
 def plan(conn: sqlite3.Connection, text: str) -> str | None:
@@ -44,17 +40,16 @@ def spellings(conn: sqlite3.Connection, word: str) -> list[str]:
     found = {word: 0.0} if _is_term(conn, word) else {}
     bare = plain(word)
     if not is_spelt(word):
-        return [*found, *(term for term in _accented(conn, bare) if term != word)]
-    found |= dict.fromkeys(containing(conn, word, SPELLINGS) or (), 1.0)
-    edits = edits_of(word)
-    close = _compared(bare, _by_deletion(conn, bare, edits), edits)
-    if edits > 1 and not close and not found:
-        close = _compared(bare, _by_pieces(conn, bare, edits), edits)
-    found = close | found
-    if not found:
-        return []
-    ranked = sorted(found, key=lambda term: found[term] - _frequency(conn, term))
-    return ranked[:SPELLINGS]
+        return [*found, *(term for term in _hashed(conn, [bare]) if term != word and plain(term) == bare)]
+    found |= dict.fromkeys(containing(conn, word, SPELLINGS) or (), 0.0)
+    found |= _meant(word, _by_deletion(conn, bare))
+    if edits_of(len(bare) + 1) > 1 and min(found.values(), default=2.0) > 1:
+        found |= _meant(word, _by_grams(conn, bare))
+    return sorted(found, key=lambda term: found[term] - _frequency(conn, term))[:SPELLINGS]
+
+
+def _meant(word: str, terms: Iterable[str]) -> dict[str, float]:
+    return {term: found.mistakes for term, found in alike(word, terms).items()}
 
 
 def _is_term(conn: sqlite3.Connection, word: str) -> bool:
@@ -67,22 +62,10 @@ def _frequency(conn: sqlite3.Connection, term: str) -> float:
     return 0.5 * log10(1 + row[0]) if row else 0.0
 
 
-def _compared(bare: str, terms: Iterable[str], edits: int) -> dict[str, float]:
-    """The terms within so many mistakes of a word without accents. Those of four letters begin with its letter."""
-    choices = {term: plain(term) for term in terms if len(bare) > 4 or plain(term[0]) == bare[0]}
-    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=edits, limit=None)
-    return {term: float(mistakes) for _, mistakes, term in close}
-
-
-def _accented(conn: sqlite3.Connection, bare: str) -> list[str]:
-    """Of a short word: what differs in accents alone."""
-    return [term for term in _hashed(conn, [bare]) if plain(term) == bare]
-
-
-def _by_deletion(conn: sqlite3.Connection, bare: str, edits: int) -> list[str]:
-    """Terms that are the word, one letter left out of either; with two mistakes, two left out of the word."""
+def _by_deletion(conn: sqlite3.Connection, bare: str) -> list[str]:
+    """Terms that are the word with one letter left out of either; where two mistakes are allowed, two out of the word."""
     forms = [bare, *one_less(bare)]
-    if edits > 1:
+    if edits_of(len(bare)) > 1:
         forms += [twice for once in forms[1:] for twice in one_less(once)]
     return _hashed(conn, forms)
 
@@ -100,20 +83,15 @@ def _hashed(conn: sqlite3.Connection, forms: list[str]) -> list[str]:
     return list(found)
 
 
-def _by_pieces(conn: sqlite3.Connection, bare: str, edits: int) -> list[str]:
-    """Terms of nearly its length that share its beginning, its end, or what is between: two mistakes spare one of them."""
-    low, high = len(bare) - edits, len(bare) + edits
-    begins = "SELECT term FROM term WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? LIMIT ?"
-    found = dict.fromkeys(row[0] for row in conn.execute(begins, (bare[:3], bare[:3] + _NEXT, low, high, _CLOSE)))
-    sharing = (
+def _by_grams(conn: sqlite3.Connection, bare: str) -> list[str]:
+    """Terms of nearly its length with which it shares three letters in a row: two mistakes rarely spare none."""
+    wanted = dict.fromkeys([*trigrams(bare), bare[-3:] + END])
+    sql = (
         "SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ? "
-        "AND length(term) BETWEEN ? AND ? LIMIT ?"
+        "AND length(term) BETWEEN ? AND ?"
     )
-    middle = trigrams(bare[3:-3]) or trigrams(bare[2:-2])
-    for wanted in ([bare[-3:] + END], middle):
-        expression = " AND ".join(phrase((one,)) for one in wanted)
-        found |= dict.fromkeys(row[0] for row in conn.execute(sharing, (expression, low, high, _CLOSE)))
-    return list(found)
+    expression = " OR ".join(phrase((one,)) for one in wanted)
+    return [row[0] for row in conn.execute(sql, (expression, len(bare) - 2, len(bare) + 2))]
 
 
 def _run(run: str) -> str | None:

@@ -54,13 +54,6 @@ def is_spelt(word: str) -> bool:
     return len(word) >= 4 and _DIGIT.search(word) is None
 
 
-def edits_of(word: str) -> int:
-    """How many spelling mistakes a word may have: one, and two from eight letters on."""
-    if not is_spelt(word):
-        return 0
-    return 2 if len(word) >= 8 else 1
-
-
 def plain(word: str) -> str:
     """The word without accents, as people type it who have no such keys."""
     if word.isascii():

@@ -79,7 +79,7 @@ class SearchView:
 
     Where those are fewer than `limit`, entries are compared by spelling: what a search index proposes, what it does
     not cover yet (the newest `typo_newest` of that, and of everything where there is no index), and the newest
-    memory. Every word of the query has to be there, with one edit for 4 to 7 letters and two from 8 on, accents
+    memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents
     aside; a run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out`: ids that are
     not to be found, such as the question itself.
     """

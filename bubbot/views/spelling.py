@@ -8,14 +8,19 @@ from typing import NamedTuple
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from bubbot.tape.words import edits_of, is_run, is_spelt, plain, tokens
+from bubbot.tape.words import is_run, is_spelt, plain, tokens
+
+LONG = 8
+"""Letters from which on a word may have two mistakes: as it is typed, or as it is meant."""
+_NEARLY_LONG = 6
 
 
 class Alike(NamedTuple):
-    """A piece of a text that stands for a word, and the mistakes by which they differ."""
+    """A piece of a text that stands for a word, and by how many mistakes they differ. Accents are half of one, and two
+    letters swapped somewhat less than one: that hardly happens by chance."""
 
     piece: str
-    mistakes: int
+    mistakes: float
 
 
 def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, Alike]:
@@ -48,12 +53,20 @@ def alike(word: str, vocabulary: Iterable[str]) -> dict[str, Alike]:
         return {token: found for token in vocabulary if is_run(token) and (found := _window(word, token))}
     bare = plain(word)
     if not is_spelt(word):
-        return {token: Alike(token, int(token != word)) for token in vocabulary if _same(word, bare, token)}
-    edits = edits_of(word)
+        return {token: Alike(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
     near = {token: Alike(token, 0) for token in vocabulary if word in token}
-    choices = {token: plain(token) for token in vocabulary if _comparable(bare, token, edits)}
-    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=edits, limit=None)
-    return {token: Alike(token, max(1, int(mistakes))) for _, mistakes, token in close} | near
+    choices = {token: plain(token) for token in vocabulary if _comparable(bare, token)}
+    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=edits_of(len(bare) + 2), limit=None)
+    return {
+        token: Alike(token, _mistakes(bare, form, mistakes))
+        for form, mistakes, token in close
+        if mistakes <= edits_of(len(bare), len(form))
+    } | near
+
+
+def edits_of(typed: int, meant: int = 0) -> int:
+    """How many spelling mistakes a word of so many letters may have: one, and two where one of both is long."""
+    return 2 if max(typed, meant) >= LONG and typed >= _NEARLY_LONG else 1
 
 
 def _same(word: str, bare: str, token: str) -> bool:
@@ -61,11 +74,17 @@ def _same(word: str, bare: str, token: str) -> bool:
     return token == word or (bare == token if token.isascii() else bare == plain(token))
 
 
-def _comparable(bare: str, token: str, edits: int) -> bool:
+def _comparable(bare: str, token: str) -> bool:
     """Lengths first. Words of four letters are alike too often: theirs has to be the same first letter."""
-    if len(token) < 4 or abs(len(token) - len(bare)) > edits:
+    if len(token) < 4 or abs(len(token) - len(bare)) > edits_of(len(bare), len(token)):
         return False
     return len(bare) > 4 or plain(token[0]) == bare[0]
+
+
+def _mistakes(bare: str, form: str, mistakes: float) -> float:
+    if not mistakes:
+        return 0.5
+    return mistakes - 0.3 if len(bare) == len(form) and sorted(bare) == sorted(form) else mistakes
 
 
 def _window(word: str, run: str) -> Alike | None:
