@@ -176,7 +176,7 @@ def characters(count: int, *, wrong: bool = False) -> Maker:
         runs = [run for run in _CJK.findall(fold_text(text)) if len(run) >= count]
         if not runs:
             return None
-        run = chance.choice(runs)
+        run: str = chance.choice(runs)
         at = chance.randint(0, len(run) - count)
         found = run[at : at + count]
         if not wrong:

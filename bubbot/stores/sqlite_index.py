@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.stores import sqlite_index_exact, sqlite_index_near
-from bubbot.stores.sqlite_index_schema import Covered, belongs, covered, open_for_asking, size_of
+from bubbot.stores.sqlite_index_schema import Covered, belongs, covered, index_path, open_for_asking, size_of
 from bubbot.stores.sqlite_index_tokens import kind_token, phrase, tape_token
+from bubbot.stores.sqlite_writer import translated
 from bubbot.tape.index import IndexState
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,15 @@ class IndexReader:
             with suppress(sqlite3.Error):
                 self._conn.close()
             self._conn = None
+
+
+def look_over_index(database: Path) -> IndexState | None:
+    """As `state`, of the database at this path, from outside. Raises `StoreError` where that cannot be read."""
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as conn:
+            return state(index_path(database), conn)
+    except sqlite3.Error as error:
+        raise translated(error) from error
 
 
 def state(path: Path, database: sqlite3.Connection) -> IndexState | None:

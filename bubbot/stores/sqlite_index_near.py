@@ -43,7 +43,7 @@ def spellings(conn: sqlite3.Connection, word: str) -> list[str]:
         return [*found, *(term for term in _hashed(conn, [bare]) if term != word and plain(term) == bare)]
     found |= dict.fromkeys(containing(conn, word, SPELLINGS) or (), 0.0)
     found |= _meant(word, _by_deletion(conn, bare))
-    if edits_of(len(bare) + 1) > 1 and min(found.values(), default=2.0) > 1:
+    if edits_of(len(bare), len(bare) + 2) > 1 and min(found.values(), default=2.0) > 1:
         found |= _meant(word, _by_grams(conn, bare))
     return sorted(found, key=lambda term: found[term] - _frequency(conn, term))[:SPELLINGS]
 
@@ -65,7 +65,7 @@ def _frequency(conn: sqlite3.Connection, term: str) -> float:
 def _by_deletion(conn: sqlite3.Connection, bare: str) -> list[str]:
     """Terms that are the word with one letter left out of either; where two mistakes are allowed, two out of the word."""
     forms = [bare, *one_less(bare)]
-    if edits_of(len(bare)) > 1:
+    if edits_of(len(bare), len(bare) + 1) > 1:
         forms += [twice for once in forms[1:] for twice in one_less(once)]
     return _hashed(conn, forms)
 
