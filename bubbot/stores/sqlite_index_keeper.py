@@ -7,7 +7,7 @@ import logging
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +40,10 @@ class Manners:
     rest: float = 0.25
     busy: float = 15.0
 
+    def pause(self, took: float, *, disturbed: bool) -> float:
+        """How long to rest after a batch; `disturbed`: something was written while it was indexed."""
+        return took * (self.busy if disturbed else self.rest)
+
 
 class IndexFiller:
     """Fills the search index of a store, in a thread of its own, until closed."""
@@ -50,12 +54,12 @@ class IndexFiller:
         manners: Manners | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], asyncio.Future[None]] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._manners = manners or Manners()
         self._clock = clock
-        self._sleep = sleep or asyncio.sleep
+        self._sleep = sleep
         self._thread = ThreadPoolExecutor(1, "search-index")
         self._work = _Work(store.path)
 
@@ -71,7 +75,7 @@ class IndexFiller:
                 await written.beyond(seen)
                 await self._sleep(manners.gather)
             else:
-                await self._sleep(took * (manners.busy if written.count != seen else manners.rest))
+                await self._sleep(manners.pause(took, disturbed=written.count != seen))
 
     async def fill(self) -> None:
         """Indexes everything there is, at once."""
