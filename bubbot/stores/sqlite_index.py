@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from bubbot.stores import sqlite_index_exact, sqlite_index_near
@@ -17,6 +18,8 @@ from bubbot.tape.index import IndexState
 
 log = logging.getLogger(__name__)
 
+_EACH, _PROPOSED = 12, 300
+"""Entries proposed of each spelling at least, and of all together about."""
 _MOST = 0.5
 """A token that more than this part of the entries has is not asked for: looking at the entries is cheaper."""
 
@@ -51,21 +54,28 @@ class SqliteIndex:
     def holding(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         """See `TapeIndex.holding`."""
         with _translated():
-            asked = sqlite_index_exact.plan(self.conn, text)
-        return None if asked is None else self._matching(self._on(tape, kinds, asked), newest=newest)
+            asked = sqlite_index_exact.plan(self.conn, text, self.found.position)
+            within = self._on(tape, kinds, asked)
+        return self._matching(within, newest=newest) if within else None
 
     def alike(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        """See `TapeIndex.alike`."""
+        """See `TapeIndex.alike`. Of several words that may be meant by one, each has its newest entries."""
         with _translated():
             asked = sqlite_index_near.plan(self.conn, text)
-        return iter(()) if asked is None else self._matching(self._on(tape, kinds, asked), newest=True)
+            within = [self._on(tape, kinds, one) for one in asked]
+        seen: set[int] = set()
+        for one in within:
+            for position in islice(self._matching(one, newest=True), max(_EACH, _PROPOSED // len(within))):
+                if position not in seen:
+                    seen.add(position)
+                    yield position
 
-    def _on(self, tape: int, kinds: Sequence[str], asked: str) -> str:
-        """The expression, for a tape and kinds alone where most entries are others'."""
+    def _on(self, tape: int, kinds: Sequence[str], asked: str | None) -> str:
+        """The expression, for a tape and kinds alone where most entries are others'; empty where nothing bounds it."""
         marks = ([tape_token(tape)], [kind_token(kind) for kind in kinds])
         rare = [tokens for tokens in marks if tokens and self._share(tokens) <= _MOST]
         within = [" OR ".join(phrase((one,)) for one in tokens) for tokens in rare]
-        return " AND ".join(f"({part})" for part in (*within, asked))
+        return " AND ".join(f"({part})" for part in (*within, asked) if part)
 
     def _share(self, tokens: list[str]) -> float:
         marks = ", ".join("?" * len(tokens))

@@ -10,6 +10,8 @@ from bubbot.tape.words import is_run, is_symbol, pieces
 
 ANY_OF = 400
 """Terms that one look-up takes at most; each costs FTS5 a cursor."""
+_MANY = 5000  # the same, of the terms that have a part in them
+_READ = 26  # entries read for a page of hits, times what one costs, divided by what a cursor costs
 _PAIRS = 64  # combinations of a first and a last word that are looked up as phrases
 _NEXT = "\U0010ffff"
 _NOWHERE = "\ue000n"  # a token that no entry has
@@ -27,12 +29,14 @@ class _Text:
     goes_on: bool = False
 
 
-def plan(conn: sqlite3.Connection, text: str) -> str | None:
-    """The FTS5 expression for a folded text; None where it says too little, and reading everything is better."""
+def plan(conn: sqlite3.Connection, text: str, entries: int) -> str | None:
+    """The FTS5 expression for a folded text; None where it says too little, and reading everything is better.
+
+    `entries`: how many are indexed.
+    """
     found = _cut(text)
     if found.alone:
-        terms = containing(conn, found.alone)
-        return None if terms is None else _any([*terms, LONG])
+        return _within(conn, found.alone, entries)
     firsts = _endings(conn, found.first) if found.first else None
     lasts = _beginnings(conn, found.last) if found.last else None
     if len(firsts or ("",)) * len(lasts or ("",)) <= _PAIRS:
@@ -42,6 +46,20 @@ def plan(conn: sqlite3.Connection, text: str) -> str | None:
     if firsts is not None:  # the end of a longer word than the vocabulary holds is not known
         either = f"({either}) OR ({_all([_any([LONG]), *_rest(found, lasts)])})"
     return either or None
+
+
+def _within(conn: sqlite3.Connection, part: str, entries: int) -> str | None:
+    """A text within one word. A cursor for each term costs as much as reading some five entries: where the terms are
+    many and frequent, the newest entries that hold one are read sooner than found."""
+    terms = containing(conn, part, _MANY)
+    if terms is None:
+        return None
+    if len(terms) > ANY_OF:
+        marks = ", ".join("?" * len(terms))
+        times = conn.execute(f"SELECT sum(df) FROM term WHERE term IN ({marks})", terms).fetchone()[0]
+        if len(terms) * times > _READ * entries:
+            return None
+    return _any([*terms, LONG])
 
 
 def _phrases(found: _Text, firsts: list[str] | None, lasts: list[str] | None) -> str:

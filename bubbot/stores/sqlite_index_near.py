@@ -17,20 +17,19 @@ _LONG_RUN = 12
 _HASHES = 500  # in one statement
 
 
-def plan(conn: sqlite3.Connection, text: str) -> str | None:
-    """The FTS5 expression for entries that hold every word of the folded text; None where one of them is nowhere."""
+def plan(conn: sqlite3.Connection, text: str) -> list[str]:
+    """FTS5 expressions for entries that hold every word of the folded text: one for all words, or one for each spelling
+    of a single word, best first. None of them where a word is nowhere."""
+    words = sorted(tokens(text), key=len, reverse=True)
+    if len(words) == 1 and not is_run(words[0]):
+        return [phrase((one,)) for one in spellings(conn, words[0])]
     parts = []
-    for word in sorted(tokens(text), key=len, reverse=True):
-        part = _run(word) if is_run(word) else _word(conn, word)
-        if part is None:
-            return None
+    for word in words:
+        part = _run(word) if is_run(word) else " OR ".join(phrase((one,)) for one in spellings(conn, word))
+        if not part:
+            return []
         parts.append(f"({part})")
-    return " AND ".join(parts) or None
-
-
-def _word(conn: sqlite3.Connection, word: str) -> str | None:
-    found = spellings(conn, word)
-    return " OR ".join(phrase((one,)) for one in found) if found else None
+    return [" AND ".join(parts)] if parts else []
 
 
 def spellings(conn: sqlite3.Connection, word: str) -> list[str]:
@@ -94,7 +93,7 @@ def _by_grams(conn: sqlite3.Connection, bare: str) -> list[str]:
     return [row[0] for row in conn.execute(sql, (expression, len(bare) - 2, len(bare) + 2))]
 
 
-def _run(run: str) -> str | None:
+def _run(run: str) -> str:
     """A run as it is; from four characters on with one of them wrong, or two swapped."""
     size = len(run)
     if size < 4:

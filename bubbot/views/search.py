@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -153,7 +154,7 @@ class SearchView:
     @property
     def proposed(self) -> int:
         """How many of the index's proposals are read, newest first."""
-        return self.limit * 4 + 120
+        return self.limit * 4 + 220
 
     def _base(self, tape: str) -> TapeQuery:
         return TapeQuery(tape, since=self.since, until=self.until, newest=True)
@@ -321,13 +322,18 @@ class _Sieve:
         return hits, rest
 
     def by_spelling(self, entries: Sequence[TapeEntry], needle: str, most: int) -> list[Hit]:
-        """The entries that hold every word of the text, spelling mistakes allowed: those with the fewest, the newest."""
+        """The entries that hold every word of the text, spelling mistakes allowed: those with the fewest, then in turns
+        of each word that may be meant, then the newest."""
         found = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
-        near = sorted((entry for entry in entries if entry.id in found), key=lambda entry: found[entry.id].mistakes)
-        hits: list[Hit] = []
-        for entry in near:
-            hits += self._hit(entry, found[entry.id].piece, exact=False)
-        return hits[:most]
+        turns: Counter[str] = Counter()
+        ranked: list[tuple[float, int, Hit]] = []
+        for entry in entries:
+            if (near := found.get(entry.id)) is not None:
+                for hit in self._hit(entry, near.piece, exact=False):
+                    turns[near.piece] += 1
+                    ranked.append((near.mistakes, turns[near.piece], hit))
+        ranked.sort(key=lambda one: one[:2])
+        return [hit for _, _, hit in ranked[:most]]
 
     def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[Hit]:
         if entry.id in self.corrections.hidden:

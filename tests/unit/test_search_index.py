@@ -355,7 +355,7 @@ async def test_on_a_disk_without_room_nothing_is_indexed_and_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
     await chat.append([message("user", "volcano")])
     with caplog.at_level(logging.WARNING):
         await filler.fill()
