@@ -126,8 +126,8 @@ class Settings(BaseSettings):
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()
-    search: SearchSettings = SearchSettings()
     budget: BudgetSettings = BudgetSettings()
+    search: SearchSettings = SearchSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
