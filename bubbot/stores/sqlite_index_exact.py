@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from bubbot.stores.sqlite_index_tokens import END, LONG, LONGEST, phrase, run_tokens, trigrams
+from bubbot.stores.sqlite_index_tokens import END, HUGE, LONG, LONGEST, WITHIN, phrase, run_tokens, trigrams
 from bubbot.tape.words import is_run, is_symbol, pieces
 
 ANY_OF = 400
@@ -43,8 +43,9 @@ def plan(conn: sqlite3.Connection, text: str, entries: int) -> str | None:
         either = _phrases(found, firsts, lasts)
     else:
         either = _all([_any(firsts) if firsts is not None else "", *_rest(found, lasts)])
-    if firsts is not None:  # the end of a longer word than the vocabulary holds is not known
-        either = f"({either}) OR ({_all([_any([LONG]), *_rest(found, lasts)])})"
+    if firsts is not None:  # the end of a long word does not stand beside what follows it
+        end = _any(firsts) if len(found.first) <= LONGEST else ""
+        either = f"({either}) OR ({_all([end, _any([LONG]), *_rest(found, lasts)])})"
     return either or None
 
 
@@ -59,7 +60,7 @@ def _within(conn: sqlite3.Connection, part: str, entries: int) -> str | None:
         times = conn.execute(f"SELECT sum(df) FROM term WHERE term IN ({marks})", terms).fetchone()[0]
         if len(terms) * times > _READ * entries:
             return None
-    return _any([*terms, LONG])
+    return _any([*terms, HUGE if len(part) <= WITHIN else LONG])
 
 
 def _phrases(found: _Text, firsts: list[str] | None, lasts: list[str] | None) -> str:

@@ -8,9 +8,14 @@ from zlib import crc32
 from bubbot.tape.words import is_run, is_spelt, is_symbol, pieces, plain
 
 LONGEST = 40
-"""Letters of a term; of a longer word the index knows the beginning, and that there was one."""
+"""Letters of a term. A longer word has its beginning as a term, and windows of this length that overlap by half: what is
+no longer than `WITHIN` lies within one of them."""
+WITHIN = LONGEST // 2
 LONG = "\ue000l"
 """The token of an entry with a longer word. Private characters: no text has such a token."""
+HUGE = "\ue000h"
+"""The token of an entry with a word that is too long for windows, such as a file in letters."""
+_HUGE = 1000
 END = "\ue000"
 """After the last letters of a term among its trigrams."""
 _SPELT = 20  # a longer word is not looked for by spelling
@@ -30,18 +35,25 @@ def document(text: str) -> tuple[list[str], set[str]]:
     """The tokens of a folded text in order, and its different terms: words, which have an entry each in the vocabulary."""
     body: list[str] = []
     terms: set[str] = set()
-    long = False
+    beside: dict[str, None] = {}
     for piece, _ in pieces(text):
         if piece.isascii() or not (is_run(piece) or is_symbol(piece)):
-            long = long or len(piece) > LONGEST
             term = piece[:LONGEST]
             body.append(term)
             terms.add(term)
+            if len(piece) > LONGEST:
+                parts = _windows(piece)
+                terms.update(parts)
+                beside |= dict.fromkeys([*parts, LONG, *([HUGE] if len(piece) > _HUGE else [])])
         else:
             body += run_tokens(piece)
-    if long:
-        body.append(LONG)
-    return body, terms
+    return [*body, *beside], terms
+
+
+def _windows(word: str) -> list[str]:
+    """The windows of a long word but the first; of a huge one only some, and its end."""
+    starts = range(WITHIN, min(len(word), _HUGE) - LONGEST, WITHIN)
+    return [*(word[at : at + LONGEST] for at in starts), word[-LONGEST:]]
 
 
 def run_tokens(run: str) -> Iterator[str]:

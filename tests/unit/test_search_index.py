@@ -27,6 +27,7 @@ from bubbot.views.search import SearchView
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import notes
 
+LONG_WORD = "".join(chr(97 + place * place % 23 + place % 3) for place in range(97))
 HOLDS = [
     ("The database migration is done", "BASE migr"),
     ("The database migration is done", "atabase migration is don"),
@@ -35,6 +36,14 @@ HOLDS = [
     ("see " + "w" * 40 + "end of it", "wend"),
     ("see " + "w" * 40 + "end of it", "w" * 35 + "end"),
     ("see " + "v" * 60, "see " + "v" * 50),
+    (LONG_WORD, LONG_WORD[70:90]),
+    (LONG_WORD, LONG_WORD[33:60]),
+    (LONG_WORD, LONG_WORD[-12:]),
+    (LONG_WORD + " follows", LONG_WORD[-5:] + " foll"),
+    (LONG_WORD + " follows", LONG_WORD[-35:] + " follows"),
+    (LONG_WORD + " follows", LONG_WORD[2:] + " follows"),
+    (LONG_WORD * 20, LONG_WORD[90:] + LONG_WORD[:5]),
+    (LONG_WORD * 20 + " huge", LONG_WORD[90:] + " hug"),
     ("我们昨天讨论了数据库迁移的问题", "据库迁"),
     ("我们昨天讨论了数据库迁移的问题", "迁"),
     ("我们昨天讨论了数据库迁移的问题", "题"),
