@@ -27,6 +27,7 @@ from bubbot.settings_model import (
     LogSettings,
     MemorySettings,
     ScheduleSettings,
+    SearchSettings,
     Section,
     StoreSettings,
 )
@@ -96,6 +97,7 @@ class Settings(BaseSettings):
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     budget: BudgetSettings = BudgetSettings()
+    search: SearchSettings = SearchSettings()
     http: HttpSettings = HttpSettings()
     health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from bubbot.settings import Settings
 
-LATER = frozenset({"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "log.format"})
+LATER = frozenset({"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"})
 """Keys, and whole sections, that are read once, at the start. All others are taken over by a reload."""
 SHOWN = 200
 """Characters of a value in a fact; a longer one (a persona) is cut."""

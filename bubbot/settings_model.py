@@ -181,6 +181,15 @@ class HealthSettings(Section):
     )
 
 
+class SearchSettings(Section):
+    """`[search]`: how texts on the tapes are found."""
+
+    index: bool = Field(
+        default=True,
+        description="Whether words are kept in an index, a file beside the database; without it every search reads the tape.",
+    )
+
+
 class LogSettings(Section):
     """`[log]`: what the operator reads on stderr."""
 

@@ -45,6 +45,7 @@ from bubbot.wiring_health import Overseen, Watch
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import ModelSet, choose_models, turns_at_once
 from bubbot.wiring_schedule import Timekeeping, timekeeping
+from bubbot.wiring_search import indexing
 from bubbot.wiring_turns import Shared, make_turns
 
 log = logging.getLogger(__name__)
@@ -220,6 +221,7 @@ async def open_bot(
         models = [choose_models(settings, home, wrap.model)]
         stack.push_async_callback(_close, models)
         group = await stack.enter_async_context(task_group())
+        await stack.enter_async_context(indexing(opened, settings.search, group))
         commands: list[CommandInfo] = []
         given, texts = Given(now, new_id), _texts(settings)
         maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given)

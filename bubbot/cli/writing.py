@@ -86,6 +86,7 @@ WRITING: Mapping[str, Writing] = {
     "tape gc": Writing("bubbot.cli.tape_gc_change", "CollectTapes", "collect"),
     "tape import": Writing("bubbot.cli.tape_change", "ImportTape", "take"),
     "restore release": Writing("bubbot.cli.restore_change", "ReleaseHome", "release"),
+    "tape index": Writing("bubbot.cli.tape_index", "MakeIndex", "make"),
     "schedule": Writing("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
     "access": Writing("bubbot.cli.access_change", "ChangeAccess", "change"),
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
+from bubbot.stores.sqlite_index_schema import next_generation
 from bubbot.stores.sqlite_rows import INSERT, READ, from_row, tape_number, to_row
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import GENESIS
@@ -111,7 +112,9 @@ def erase_archive(conn: sqlite3.Connection, archive: str, fact: Batch, also: Tra
 
 
 def _erase(conn: sqlite3.Connection, fact: int, archives: Sequence[int], also: Traces) -> None:
-    """Blanks every entry of these tapes, and single entries of others, citing the fact."""
+    """Blanks every entry of these tapes, and single entries of others, citing the fact. A search index that was filled
+    by now is stale with the commit."""
+    next_generation(conn)
     doomed = []
     for number in archives:
         doomed += conn.execute(

@@ -43,7 +43,7 @@ async def under_load(store: SqliteStore, folder: Path, *, times: int, pause: flo
     for number in range(times):
         await asyncio.sleep(pause)
         target = folder / f"backup-{number}"
-        await asyncio.to_thread(write_backup, store._path, target, Beside(), START)
+        await asyncio.to_thread(write_backup, store.path, target, Beside(), START)
         made.append(target)
     ending.set()
     return made, await writing
@@ -85,7 +85,7 @@ async def test_what_is_written_while_pages_are_copied_is_not_in_the_copy_and_res
     await sqlite_store.append([notes(*["x" * 1000] * 500)])
     head = await sqlite_store.deployment_head()
     ending = threading.Event()
-    copying = asyncio.create_task(asyncio.to_thread(copy_database, sqlite_store._path, tmp_path / "copy.db"))
+    copying = asyncio.create_task(asyncio.to_thread(copy_database, sqlite_store.path, tmp_path / "copy.db"))
     while not copying.done() and not ending.wait(0):
         await sqlite_store.append([notes("meanwhile")])
     assert (await copying).head == head
@@ -97,7 +97,7 @@ async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore
     await sqlite_store.workspace("label")
     config = tmp_path / "config.toml"
     config.write_text("[bot]\n")
-    made = write_backup(sqlite_store._path, tmp_path / "backup", Beside({"config.toml": config}), START)
+    made = write_backup(sqlite_store.path, tmp_path / "backup", Beside({"config.toml": config}), START)
     data = json.loads((tmp_path / "backup" / "manifest.json").read_text())
     assert {one["name"]: one["id"] for one in data["tapes"]} == {"tape": 2, "other": 1}
     assert {one["name"]: one["hash"] for one in data["tapes"]} == {
@@ -117,7 +117,7 @@ async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore
 @pytest.fixture
 async def backup(sqlite_store: SqliteStore, tmp_path: Path) -> Path:
     await sqlite_store.append([notes("a", "b"), notes("c", tape="other")])
-    write_backup(sqlite_store._path, tmp_path / "backup", Beside(), START)
+    write_backup(sqlite_store.path, tmp_path / "backup", Beside(), START)
     return tmp_path / "backup"
 
 
@@ -205,8 +205,8 @@ async def test_only_the_oldest_own_backups_make_room(sqlite_store: SqliteStore, 
     folder.mkdir()
     for number in range(4):
         at = START + timedelta(seconds=number)
-        write_backup(sqlite_store._path, folder / f"bubbot-{number}", Beside(), at)
-    write_backup(sqlite_store._path, folder / "before-migration-v1-x", Beside(), START)
+        write_backup(sqlite_store.path, folder / f"bubbot-{number}", Beside(), at)
+    write_backup(sqlite_store.path, folder / "before-migration-v1-x", Beside(), START)
     for name in (
         f".partial-{os.getpid()}-bubbot-own",
         "mine",
@@ -228,9 +228,9 @@ async def test_a_backup_takes_the_place_of_nothing(sqlite_store: SqliteStore, tm
     await sqlite_store.append([notes("a")])
     (tmp_path / "mine").mkdir()
     with pytest.raises(ConfigError, match="there already"):
-        write_backup(sqlite_store._path, tmp_path / "mine", Beside(), START)
+        write_backup(sqlite_store.path, tmp_path / "mine", Beside(), START)
     with pytest.raises(ConfigError, match="No such file"):
-        write_backup(sqlite_store._path, tmp_path / "no" / "folder", Beside(), START)
+        write_backup(sqlite_store.path, tmp_path / "no" / "folder", Beside(), START)
     assert {name for name in names(tmp_path) if "bubbot.db" not in name} == {"mine"}
 
 

@@ -25,7 +25,7 @@ SMALL = WalLimits(short=MB // 2, long=2 * MB, step=MB)
 
 
 def wal(store: SqliteStore) -> int:
-    return wal_size(store._path.with_name("bubbot.db-wal"))
+    return wal_size(store.path.with_name("bubbot.db-wal"))
 
 
 async def write(store: SqliteStore, megabytes: int) -> int:
@@ -39,7 +39,7 @@ async def write(store: SqliteStore, megabytes: int) -> int:
 
 def look_after(store: SqliteStore, limits: WalLimits | None) -> None:
     assert store._writer is not None
-    store._writer._after = WalKeeper(store._path, 10_000, limits).after if limits else no_care
+    store._writer._after = WalKeeper(store.path, 10_000, limits).after if limits else no_care
 
 
 @contextmanager
@@ -93,13 +93,13 @@ async def test_the_log_stays_bounded_where_readers_overlap_and_never_leave_it_al
     sqlite_store: SqliteStore,
 ) -> None:
     look_after(sqlite_store, SMALL)
-    with readers_that_overlap(sqlite_store._path):
+    with readers_that_overlap(sqlite_store.path):
         assert await write(sqlite_store, 10) < SMALL.long + 2 * MB
 
 
 async def test_without_anybody_who_sees_to_it_the_log_grows_beside_them(sqlite_store: SqliteStore) -> None:
     look_after(sqlite_store, None)
-    with readers_that_overlap(sqlite_store._path):
+    with readers_that_overlap(sqlite_store.path):
         assert await write(sqlite_store, 10) > 6 * MB
 
 
@@ -107,7 +107,7 @@ async def test_a_long_reader_makes_the_log_grow_only_until_it_leaves_and_delays_
     sqlite_store: SqliteStore,
 ) -> None:
     look_after(sqlite_store, WalLimits(short=MB // 2, long=64 * MB, step=MB))
-    with a_reader(sqlite_store._path):
+    with a_reader(sqlite_store.path):
         async with asyncio.timeout(10):
             await write(sqlite_store, 5)
         assert wal(sqlite_store) > 4 * MB

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 
 import pytest
 
@@ -18,12 +16,11 @@ from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.search import Hit, SearchResult, SearchView, misspelt, snippet_of
+from bubbot.views.search import Hit, SearchResult, SearchView, snippet_of
+from bubbot.views.spelling import misspelt
 from tests.doubles import CountingIds, SteppingClock
+from tests.sentences import sentences
 
-DOCUMENTED = """argparse asyncio calendar collections configparser csv datetime decimal difflib email.message fractions
-functools heapq inspect itertools json logging mailbox pathlib pickle random re sched secrets shutil socket statistics
-string struct subprocess tarfile tempfile textwrap threading tokenize unittest.case urllib.parse uuid zipfile"""
 ABSENT = """grandmother volcano banana cat elephant giraffe orchestra strawberry kangaroo saxophone butterfly umbrella
 dinosaur cathedral mosquito penguin tornado wedding chocolate bicycle camel honey violin glacier potato"""
 
@@ -319,23 +316,6 @@ async def test_searching_writes_nothing(chat: TapeService, store: TapeStore) -> 
     assert await chat.read(SearchView("tea")) == await chat.read(SearchView("tea"))
     assert await store.tapes() == before
     assert await chat.head() == 4
-
-
-@cache
-def sentences() -> tuple[str, ...]:
-    """Documentation that is at hand: the sentences of the standard library's docstrings."""
-    found: dict[str, None] = {}
-    for name in DOCUMENTED.split():
-        module = importlib.import_module(name)
-        owners = [module, *[value for value in vars(module).values() if isinstance(value, type)]]
-        for thing in [
-            one for owner in owners for one in (owner, *vars(owner).values()) if callable(one) or one is owner
-        ]:
-            doc = getattr(thing, "__doc__", None)
-            for part in re.split(r"(?<=[.!?:])\s+|\n\s*\n", doc) if isinstance(doc, str) else ():
-                if len(re.findall(r"[^\W\d_]+", part)) >= 6:
-                    found[" ".join(part.split())] = None
-    return tuple(sorted(found))
 
 
 async def test_a_word_that_is_nowhere_finds_nothing_among_600_sentences(clock: SteppingClock, ids: CountingIds) -> None:

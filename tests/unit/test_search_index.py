@@ -1,0 +1,385 @@
+"""The index file: what it finds, whose it is, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import StoreUnavailable
+from bubbot.stores import sqlite_text
+from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
+from bubbot.stores.sqlite_index import look_over_index
+from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.stores.sqlite_index_schema import index_path
+from bubbot.tape.entry import event, message
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import Batch
+from bubbot.views.search import SearchView
+from tests.doubles import CountingIds, SteppingClock
+from tests.tapes import notes
+
+LONG_WORD = "".join(chr(97 + place * place % 23 + place % 3) for place in range(97))
+HOLDS = [
+    ("The database migration is done", "BASE migr"),
+    ("The database migration is done", "atabase migration is don"),
+    ("The database migration is done", "gratio"),
+    ("see " + "w" * 40 + "end of it", "end of"),
+    ("see " + "w" * 40 + "end of it", "wend"),
+    ("see " + "w" * 40 + "end of it", "w" * 35 + "end"),
+    ("see " + "v" * 60, "see " + "v" * 50),
+    (LONG_WORD, LONG_WORD[70:90]),
+    (LONG_WORD, LONG_WORD[33:60]),
+    (LONG_WORD, LONG_WORD[-12:]),
+    (LONG_WORD + " follows", LONG_WORD[-5:] + " foll"),
+    (LONG_WORD + " follows", LONG_WORD[-35:] + " follows"),
+    (LONG_WORD + " follows", LONG_WORD[2:] + " follows"),
+    (LONG_WORD * 20, LONG_WORD[90:] + LONG_WORD[:5]),
+    (LONG_WORD * 20 + " huge", LONG_WORD[90:] + " hug"),
+    ("我们昨天讨论了数据库迁移的问题", "据库迁"),
+    ("我们昨天讨论了数据库迁移的问题", "迁"),
+    ("我们昨天讨论了数据库迁移的问题", "题"),
+    ("用Python入門の本", "thon入"),
+    ("昨天 讨论", "天 讨"),
+    ("call snake_case_name(x)", "ke_case_na"),
+    ("new camelCaseName there", "elcasena"),
+    ("Party 🎉 tonight", "🎉 to"),
+    ("a → b", "→"),
+    ("Die Straße ist gesperrt", "STRASSE"),
+    ("year 2026-11-21", "26-11"),
+    ("x = (a->b)", "->"),
+    ("of the", "of the"),
+]
+
+
+@pytest.fixture
+async def filler(sqlite_store: SqliteStore) -> AsyncIterator[IndexFiller]:
+    made = IndexFiller(sqlite_store)
+    sqlite_store.keeper = made
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def chat(sqlite_store: SqliteStore) -> TapeService:
+    return TapeService(sqlite_store, "chat", now=SteppingClock(), new_id=CountingIds())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return index_path(tmp_path / "bubbot.db")
+
+
+async def found(chat: TapeService, text: str) -> list[int]:
+    return [hit.id for hit in (await chat.read(SearchView(text))).hits]
+
+
+def spoil(path: Path, how: str) -> None:
+    match how:
+        case "torn":
+            data = bytearray(path.read_bytes())
+            data[4096 : len(data) // 2] = bytes(len(data) // 2 - 4096)
+            path.write_bytes(data)
+        case "cut":
+            os.truncate(path, 9000)
+        case "no database":
+            path.write_bytes(b"volcano " * 1000)
+        case "empty":
+            path.write_bytes(b"")
+        case _:
+            with closing(sqlite3.connect(path)) as conn:
+                conn.execute("PRAGMA user_version = 99" if how == "another version" else "PRAGMA application_id = 7")
+
+
+def inode(path: Path) -> int:
+    return path.stat().st_ino if path.is_file() else 0
+
+
+def in_files(path: Path, word: bytes) -> bool:
+    return any(word in one.read_bytes() for one in path.parent.glob(f"{path.name}*"))
+
+
+async def test_every_part_of_a_text_is_found_through_the_index(chat: TapeService, filler: IndexFiller) -> None:
+    texts = list(dict.fromkeys(text for text, _ in HOLDS))
+    await chat.append([message("user", text) for text in texts])
+    await filler.fill()
+    for text, needle in HOLDS:
+        assert texts.index(text) + 1 in await found(chat, needle), needle
+
+
+@pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
+async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: IndexFiller, typed: str) -> None:
+    await chat.append([message("user", "the Database Migration 数据库迁移 café olé")])
+    await chat.append([message("user", f"filling {number}") for number in range(3000)])
+    assert await found(chat, typed) == []
+    await filler.fill()
+    assert await found(chat, typed) == [1]
+    assert (await chat.read(SearchView(typed))).spelling_from == 0
+
+
+async def test_a_long_tail_is_told(chat: TapeService, filler: IndexFiller) -> None:
+    await chat.append([message("user", "the database")])
+    await filler.fill()
+    await chat.append([message("user", f"filling {number}") for number in range(2500)])
+    assert (await chat.read(SearchView("databse"))).spelling_from == 502
+    assert await found(chat, "database") == [1]
+    assert await found(chat, "filling 2499") == [2501]
+
+
+async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: IndexFiller) -> None:
+    await chat.append([message("user", "database one")])
+    await filler.fill()
+    await chat.append([message("user", "database two")])
+    assert await found(chat, "database") == [2, 1]
+    async with chat.fork_tape(merge_back=False) as fork:
+        await fork.append([message("user", "database three"), message("user", "databsae four")])
+        result = await fork.read(SearchView("database"))
+        assert [(hit.id, hit.exact) for hit in result.hits] == [(4, False), (3, True), (2, True), (1, True)]
+
+
+async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: IndexFiller, path: Path) -> None:
+    await chat.append([message("user", f"word{number}") for number in range(900)])
+    assert await filler._do(filler._work.step) == 400
+    await filler._do(filler._work.close)
+    made = inode(path)
+    state = await chat._store.index_state()  # type: ignore[attr-defined]
+    assert (state.position, state.behind, state.fresh) == (400, 500, True)
+    assert await filler._do(filler._work.step) == 400
+    await filler.fill()
+    assert inode(path) == made
+    assert look_over_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
+    assert await found(chat, "word5") == list(range(600, 580, -1))
+
+
+async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
+    chat: TapeService, filler: IndexFiller, path: Path
+) -> None:
+    await chat.append([message("user", "volcano")])
+    await filler.fill()
+    await chat.append([message("user", "cathedral")])
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        await filler._do(lambda: filler._work._filler.index.execute("PRAGMA busy_timeout = 1"))  # type: ignore[union-attr]
+        with pytest.raises(StoreUnavailable):
+            await filler.fill()
+        other.execute("ROLLBACK")
+    assert await found(chat, "cathedral") == [2]
+    await filler.fill()
+    assert await found(chat, "cathedral") == [2]
+
+
+@pytest.mark.law("T17")
+@pytest.mark.parametrize("kept", [True, False])
+async def test_an_erasure_takes_the_words_out_of_the_index_file(
+    chat: TapeService, sqlite_store: SqliteStore, filler: IndexFiller, path: Path, *, kept: bool
+) -> None:
+    await chat.append([message("user", "the volcano"), message("user", "a cathedral")])
+    await sqlite_store.append([notes("the glacier", tape="other")])
+    await filler.fill()
+    assert await found(chat, "volcano") == [1]
+    assert in_files(path, b"volcano")
+    if not kept:
+        await filler.aclose()
+    await chat.reset(archive=False)
+    assert not in_files(path, b"volcano")
+    assert inode(path) == 0
+    assert await found(chat, "volcano") == []
+    if kept:
+        await filler.fill()
+        assert not in_files(path, b"volcano")
+        assert in_files(path, b"glacier")
+
+
+@pytest.mark.law("T17")
+async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
+    chat: TapeService, filler: IndexFiller, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a crash between the erasing commit and the deletion of the file."""
+    await chat.append([message("user", "the volcano")])
+    await filler.fill()
+    await filler._do(filler._work.close)
+    old = shutil.copy(path, tmp_path / "old")
+    await chat.reset(archive=False)
+    shutil.copy(old, path)
+    state = look_over_index(tmp_path / "bubbot.db")
+    assert state is not None
+    assert state.fresh is False
+    with caplog.at_level(logging.WARNING):
+        await filler.fill()
+    assert [record.action for record in caplog.records] == ["index.anew"]  # type: ignore[attr-defined]
+    assert not in_files(path, b"volcano")
+    state = look_over_index(tmp_path / "bubbot.db")
+    assert state is not None
+    assert (state.fresh, state.behind) == (True, 0)
+
+
+async def test_an_index_of_another_database_is_not_used(
+    chat: TapeService, filler: IndexFiller, path: Path, tmp_path: Path
+) -> None:
+    """As after the restore of a backup: the same positions hold other entries."""
+    (tmp_path / "two").mkdir()
+    other = await open_store(tmp_path / "two" / "bubbot.db", salt=os.urandom, now=SteppingClock())
+    try:
+        await other.append([notes(*["glacier"] * 5, tape="chat")])
+        strange = IndexFiller(other)
+        await strange.fill()
+        await strange.aclose()
+    finally:
+        await other.aclose()
+    shutil.copy(tmp_path / "two" / path.name, path)
+    await chat.append([message("user", "glacier"), message("user", "volcano"), *[message("user", "x")] * 3])
+    assert await found(chat, "glacier") == [1]
+    assert await found(chat, "volcano") == [2]
+    await filler.fill()
+    assert await found(chat, "glacier") == [1]
+
+
+@pytest.mark.parametrize("how", ["torn", "no database", "foreign", "another version", "empty", "cut"])
+async def test_a_file_that_is_no_index_is_made_anew(
+    chat: TapeService, filler: IndexFiller, path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await chat.append([message("user", "volcano"), *[message("user", f"word{number}") for number in range(500)]])
+    await filler.fill()
+    await filler._do(filler._work.close)
+    spoil(path, how)
+    assert await found(chat, "volcano") == [1]
+    with caplog.at_level(logging.WARNING):
+        await chat.append([message("user", "cathedral")])
+        await filler.fill()
+    assert await found(chat, "volcano") == [1]
+    state = look_over_index(path.with_name("bubbot.db"))
+    assert state is not None
+    assert (state.fresh, state.behind) == (True, 0)
+
+
+async def test_the_file_is_for_its_owner_alone(chat: TapeService, filler: IndexFiller, path: Path) -> None:
+    await chat.append([message("user", "volcano")])
+    await filler.fill()
+    assert {one.stat().st_mode & 0o777 for one in path.parent.glob(f"{path.name}*")} == {0o600}
+
+
+async def test_the_tapes_of_the_system_are_not_indexed(
+    sqlite_store: SqliteStore, filler: IndexFiller, path: Path
+) -> None:
+    await sqlite_store.append([Batch("bubbot/inbox/stdin", (event("received", {"text": "volcano"}),))])
+    await filler.fill()
+    assert not in_files(path, b"volcano")
+    ((entry,),) = await sqlite_store.fetch([TapeQuery("bubbot/inbox/stdin", text="volcano")])
+    assert entry.id == 1
+
+
+async def test_commands_that_read_use_the_index(chat: TapeService, filler: IndexFiller, tmp_path: Path) -> None:
+    await chat.append([message("user", "the database"), *[message("user", f"word{n}") for n in range(2500)]])
+    await filler.fill()
+    beside = await open_readonly(tmp_path / "bubbot.db")
+    try:
+        tape = TapeService(beside, "chat", now=SteppingClock(), new_id=CountingIds())
+        assert await found(tape, "databse") == [1]
+    finally:
+        await beside.aclose()
+
+
+async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
+    chat: TapeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.append([message("user", f"word{number}") for number in range(3000)])
+    monkeypatch.setattr(sqlite_text, "_OPERATIONS", 100)
+    monkeypatch.setattr(sqlite_text.Stop, "started", lambda _: lambda: True)
+    with pytest.raises(StoreUnavailable, match="longer than 20 seconds"):
+        await chat.read(SearchView("nowhere"))
+    monkeypatch.undo()
+    assert await found(chat, "word2999") == [3000]
+
+
+async def test_a_search_whose_caller_is_gone_is_ended(
+    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.append([message("user", f"word{number}") for number in range(3000)])
+    made: list[sqlite_text.Stop] = []
+    begun, loop, started = asyncio.Event(), asyncio.get_running_loop(), sqlite_text.Stop.started
+
+    def beginning(stop: sqlite_text.Stop) -> Callable[[], bool]:
+        made.append(stop)
+        loop.call_soon_threadsafe(begun.set)
+        return started(stop)
+
+    monkeypatch.setattr(sqlite_text.Stop, "started", beginning)
+    task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="nowhere")] * 500))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert made[0].asked.is_set()
+    assert await asyncio.wait_for(found(chat, "word2999"), 10) == [3000]
+
+
+def test_while_others_write_the_filling_takes_a_sixteenth_of_the_time() -> None:
+    assert Manners().pause(0.03, disturbed=True) == pytest.approx(0.45)
+    assert Manners().pause(0.03, disturbed=False) < 0.03
+
+
+async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService, sqlite_store: SqliteStore) -> None:
+    rests: list[float] = []
+    seen = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        seen.set()
+        await asyncio.sleep(0)
+
+    await chat.append([message("user", f"word{number}") for number in range(500)])
+    ticks = iter(range(1_000_000))
+    filler = IndexFiller(
+        sqlite_store, Manners(start=7, gather=5, rest=0.5, busy=10), clock=lambda: next(ticks), sleep=sleep
+    )
+    task = asyncio.create_task(filler.run())
+    while rests[:3] != [7, 0.5, 0.5]:
+        await asyncio.wait_for(seen.wait(), 10)
+        seen.clear()
+    await asyncio.sleep(0.05)
+    await chat.append([message("user", "one more")])
+    while rests[3:] != [5, 0.5]:
+        await asyncio.wait_for(seen.wait(), 10)
+        seen.clear()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await filler.aclose()
+    state = await sqlite_store.index_state()
+    assert state is not None
+    assert (state.position, state.behind) == (501, 0)
+
+
+async def test_on_a_disk_without_room_nothing_is_indexed_and_search_goes_on(
+    chat: TapeService,
+    filler: IndexFiller,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
+    await chat.append([message("user", "volcano")])
+    with caplog.at_level(logging.WARNING):
+        await filler.fill()
+        await filler.fill()
+    assert len(caplog.records) == 1
+    assert inode(path) == 0
+    assert await found(chat, "volcano") == [1]
+
+
+async def test_an_index_that_cannot_be_made_harms_neither_appends_nor_searches(
+    chat: TapeService, filler: IndexFiller, path: Path
+) -> None:
+    await asyncio.to_thread(path.mkdir)
+    await chat.append([message("user", "volcano")])
+    with pytest.raises(StoreUnavailable):
+        await filler.fill()
+    await chat.append([message("user", "volcano again")])
+    assert await found(chat, "volcano") == [2, 1]

@@ -1,0 +1,100 @@
+"""The index in a running bot, and `bubbot tape index`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bubbot import wiring_search
+from bubbot.cli.main import main
+from bubbot.settings_model import SearchSettings
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.stores.sqlite_index_schema import index_path
+from bubbot.wiring_search import indexing
+from tests.doubles import CountingSalt, SteppingClock
+from tests.tapes import notes
+
+
+@asynccontextmanager
+async def running(store: SqliteStore, *, index: bool = True) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group, indexing(store, SearchSettings(index=index), group):
+        yield
+
+
+async def until_filled(store: SqliteStore) -> None:
+    async with asyncio.timeout(20):
+        while (state := await store.index_state()) is None or not state.fresh or state.behind:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring_search, "IndexFiller", partial(IndexFiller, manners=Manners(start=0, gather=0)))
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_running_bot_fills_the_index_and_keeps_it_full(sqlite_store: SqliteStore) -> None:
+    await sqlite_store.append([notes("volcano")])
+    async with running(sqlite_store):
+        await until_filled(sqlite_store)
+        await sqlite_store.append([notes("cathedral")])
+        await until_filled(sqlite_store)
+        await sqlite_store.forget_index()
+        await until_filled(sqlite_store)
+    assert sqlite_store.keeper is None
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_without_an_index_there_is_no_file(sqlite_store: SqliteStore, tmp_path: Path) -> None:
+    await sqlite_store.append([notes("volcano")])
+    async with running(sqlite_store):
+        await until_filled(sqlite_store)
+    async with running(sqlite_store, index=False):
+        assert await sqlite_store.index_state() is None
+    assert [path.name for path in await asyncio.to_thread(lambda: list(tmp_path.glob("search.db*")))] == []
+
+
+async def test_a_bot_that_ends_at_once_leaves_nothing_behind(sqlite_store: SqliteStore, tmp_path: Path) -> None:
+    began = time.perf_counter()
+    async with running(sqlite_store):
+        pass
+    assert time.perf_counter() - began < 1
+    assert await sqlite_store.index_state() is None
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    async def fill() -> None:
+        store = await open_store(tmp_path / "bubbot.db", salt=CountingSalt(), now=SteppingClock())
+        await store.append([notes("volcano", "cathedral")])
+        await store.aclose()
+
+    asyncio.run(fill())
+    return tmp_path
+
+
+def test_the_command_makes_the_index_and_shows_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--home", str(home), "tape", "index"]) == 1
+    assert "no search index yet" in capsys.readouterr().out
+    assert main(["--home", str(home), "tape", "index", "--rebuild"]) == 0
+    assert capsys.readouterr().out.startswith("2 entries are indexed; ")
+    first = index_path(home / "bubbot.db").stat().st_ino
+    assert main(["--home", str(home), "tape", "index"]) == 0
+    assert capsys.readouterr().out.startswith("2 entries are indexed; ")
+    assert main(["--home", str(home), "tape", "index", "--rebuild"]) == 0
+    assert index_path(home / "bubbot.db").exists()
+    assert first
+
+
+def test_the_command_makes_none_where_none_is_wanted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.toml").write_text("[search]\nindex = false\n", encoding="utf-8")
+    assert main(["--home", str(home), "tape", "index", "--rebuild"]) == 1
+    assert "[search] index is false" in capsys.readouterr().out
+    assert not index_path(home / "bubbot.db").exists()
