@@ -16,7 +16,14 @@ from benchmarks.bench.plan import Plan
 from benchmarks.bench.talk import Talk, talking
 from bubbot.views.search import SearchResult, SearchView
 
-SORTS = ("a frequent word", "a rare word", "a part of a word", "two Chinese characters", "two misspelt words", "nothing")
+SORTS = (
+    "a frequent word",
+    "a rare word",
+    "a part of a word",
+    "two Chinese characters",
+    "two misspelt words",
+    "nothing",
+)
 SPELLING = "two misspelt words"
 
 

@@ -42,7 +42,7 @@ class Crowd:
         await self._store(each)
         await self._new_windows()
         await asyncio.gather(*(self._talk.say(chat) for chat in range(self._sessions)))
-        await self._taken("whole turns", each, lambda chat: self._talk.say(chat))
+        await self._taken("whole turns", each, self._talk.say)
         if self._lines:
             await self._files(min(each, max(1, 50 // self._sessions)))
 

@@ -41,10 +41,10 @@ class OneTape:
         await self.talk.new_window()
         await self.talk.say()  # reads the window anew, which the daemon does once
         await self.rows["turn"].take(times, self.talk.say)
-        if self.lines:
-            turns = iter([self._lines() for _ in range(times)])
+        if file := self.lines:
+            batch = self._lines()
             few = times if self.size <= LINES_AT_MOST // 10 else 1
-            self.rows["turn, JSON lines"].take_plain(few, lambda: self.lines and self.lines.turn(next(turns)))
+            self.rows["turn, JSON lines"].take_plain(few, lambda: file.turn(batch))
         await self.talk.new_window()
         await self.talk.say()
         await self.rows["turn with two tools"].take(times, lambda: self.talk.say(text=WITH_TOOLS))
@@ -62,9 +62,9 @@ class OneTape:
         await self.rows["append"].take(times, lambda: tape.append(next(made)))
         ready = iter([self.raw.rows(tape.name, turn) for turn in turns])
         self.rows["append, raw"].take_plain(times, lambda: self.raw.write(next(ready)))
-        if self.lines:
-            batches = iter([self._lines() for _ in range(times)])
-            self.rows["append, JSON lines"].take_plain(times, lambda: self.lines and self.lines.append(next(batches)))
+        if file := self.lines:
+            batch = self._lines()
+            self.rows["append, JSON lines"].take_plain(times, lambda: file.append(batch))
         made = iter(turns)
 
         async def fork() -> None:

@@ -65,7 +65,11 @@ class Words:
 
     def _call(self, number: int, place: int, meta: Mapping[str, Any]) -> tuple[TapeEntry, TapeEntry]:
         name, call = "memory_recall", f"call_{number}_{place}"
-        asked = {"id": call, "type": "function", "function": {"name": name, "arguments": f'{{"query":"{self.text(2)}"}}'}}
+        asked = {
+            "id": call,
+            "type": "function",
+            "function": {"name": name, "arguments": f'{{"query":"{self.text(2)}"}}'},
+        }
         return (
             TapeEntry("tool_call", {"calls": [asked]}, meta, DATE),
             TapeEntry("tool_result", {"results": [{"tool_call_id": call, "content": self.text(36)}]}, meta, DATE),
