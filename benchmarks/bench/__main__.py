@@ -13,8 +13,9 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from benchmarks.bench.children import ChildFailed
@@ -57,8 +58,13 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted(int(part) for part in text.split(",")))
 
 
-async def bench(plan: Plan, folder: Path, say: Callable[[str], None] = lambda _: None) -> Figures:
-    """Every part's figures."""
+async def bench(
+    plan: Plan,
+    folder: Path,
+    say: Callable[[str], None] = lambda _: None,
+    keep: Callable[[Figures], None] = lambda _: None,
+) -> Figures:
+    """Every part's figures; `keep` is given what there is so far after each, for a run is long."""
 
     async def part(name: str, work: Callable[[Path], Awaitable[Figures]]) -> Figures:
         begun = time.perf_counter()
@@ -70,15 +76,17 @@ async def bench(plan: Plan, folder: Path, say: Callable[[str], None] = lambda _:
     begun = time.perf_counter()
     built, figures = await build_all(plan, folder)
     say(f"tapes built: {time.perf_counter() - begun:.0f} s")
-    return {
-        "machine": machine(),
-        "plan": asdict(plan),
-        "built": figures,
-        "fresh": await part("fresh", lambda here: fresh(plan, built, here)),
-        "single": await part("single", lambda here: single(plan, built, here)),
-        "search": await part("search", lambda here: searching(plan, built, here)),
-        "crowds": await part("crowds", lambda here: crowds(plan, here)),
+    made: Figures = {"machine": machine(), "plan": asdict(plan), "built": figures}
+    parts: Mapping[str, Callable[[Path], Awaitable[Figures]]] = {
+        "fresh": lambda here: fresh(plan, built, here),
+        "single": lambda here: single(plan, built, here),
+        "crowds": lambda here: crowds(plan, here),
+        "search": lambda here: searching(plan, built, here),
     }
+    for name, work in parts.items():
+        made[name] = await part(name, work)
+        keep(made)
+    return made
 
 
 def main() -> int:
@@ -86,7 +94,7 @@ def main() -> int:
     plan, file, scratch = given()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=scratch) as name:
         try:
-            figures = asyncio.run(bench(plan, Path(name), lambda text: print(text, file=sys.stderr)))
+            figures = asyncio.run(bench(plan, Path(name), _tell, partial(_write, file)))
         except (ChildFailed, TurnFailed) as failed:
             print(failed, file=sys.stderr)
             return 1
@@ -94,9 +102,17 @@ def main() -> int:
             return 130
     judged = goals(plan, figures)
     print(report(figures, judged))
-    if file is not None:
-        file.write_text(json.dumps({**figures, "goals": [one.as_json() for one in judged]}, indent=1) + "\n")
+    _write(file, {**figures, "goals": [one.as_json() for one in judged]})
     return 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _write(file: Path | None, figures: Figures) -> None:
+    if file is not None:
+        file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.bench.measure import Figures
+from benchmarks.bench.measure import Figures, ratio
 from benchmarks.bench.plan import Plan
 
 FLAT = ("context", "memory", "info", "fork and merge")
@@ -52,17 +52,17 @@ def _single(plan: Plan, figures: Figures) -> Iterator[Goal]:
         "ms",
     )
     for name in FLAT:
-        ratio = single[long][name]["p50"] / single[short][name]["p50"]
-        yield Goal(f"{name} at {int(long):,} entries to that at {int(short):,}", 1.3, ratio)
+        grown = ratio(single[long][name], single[short][name])
+        yield Goal(f"{name} at {int(long):,} entries to that at {int(short):,}", 1.3, grown)
 
 
 def _crowds(plan: Plan, crowds: Figures) -> Iterator[Goal]:
     most = str(max(plan.sessions))
     fast = crowds["fast"][most]
     raw = "raw sqlite3, one transaction a turn"
-    yield Goal(f"merges of {most} sessions to {raw}", 2.0, _ratio(fast, "merges", "raw sqlite3"), least=True)
+    yield Goal(f"merges of {most} sessions to {raw}", 2.0, ratio(fast["merges"], fast["raw sqlite3"]), least=True)
     if "slow" in crowds:
-        slow = _ratio(crowds["slow"][most], "whole turns", "raw sqlite3")
+        slow = ratio(crowds["slow"][most]["whole turns"], crowds["slow"][most]["raw sqlite3"])
         yield Goal(f"whole turns of {most} sessions, slow fsync, to {raw}", 1.5, slow, least=True)
     else:
         yield Goal(
@@ -71,7 +71,7 @@ def _crowds(plan: Plan, crowds: Figures) -> Iterator[Goal]:
     yield Goal(
         f"whole turns of {most} sessions to JSON lines, {plan.history:,} entries of history",
         10.0,
-        _ratio(fast, "whole turns", "JSON lines"),
+        ratio(fast["whole turns"], fast["JSON lines"]),
         least=True,
     )
 
@@ -81,7 +81,3 @@ def _fresh(plan: Plan, fresh: Figures) -> Iterator[Goal]:
     yield Goal(f"cold open of {max(plan.sizes):,} entries, with the first context", 50.0, long["store"], "ms")
     if short["memory"]:
         yield Goal("memory at the longest tape to that at the shortest", 1.1, long["memory"] / short["memory"])
-
-
-def _ratio(rows: Figures, one: str, other: str) -> float:
-    return float(rows[one]["rate"] / rows[other]["rate"])

@@ -20,6 +20,7 @@ class Row:
 
     walls: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
+    rounds: list[float] = field(default_factory=list)
 
     async def take(self, times: int, work: Callable[[], Awaitable[object]]) -> None:
         """One round."""
@@ -28,7 +29,7 @@ class Row:
             begun = time.perf_counter()
             await work()
             self.walls.append(time.perf_counter() - begun)
-        self.processor.append((time.process_time() - before) / times)
+        self._end(times, before)
 
     def take_plain(self, times: int, work: Callable[[], object]) -> None:
         """One round of a baseline, which knows no event loop."""
@@ -37,7 +38,11 @@ class Row:
             begun = time.perf_counter()
             work()
             self.walls.append(time.perf_counter() - begun)
+        self._end(times, before)
+
+    def _end(self, times: int, before: float) -> None:
         self.processor.append((time.process_time() - before) / times)
+        self.rounds.append(statistics.median(self.walls[-times:]))
 
     def figures(self) -> Figures:
         """Milliseconds: half of the times and 99 of 100 were under these; processor time a time, in the middle round."""
@@ -46,6 +51,7 @@ class Row:
             "p50": 1000 * statistics.median(self.walls),
             "p99": 1000 * percentile(self.walls, 0.99),
             "cpu": 1000 * statistics.median(self.processor),
+            "rounds": [1000 * one for one in self.rounds],
         }
 
 
@@ -65,6 +71,13 @@ class Rate:
         self.processor.append((time.process_time() - before) / count)
         self.fsyncs.append((counted() - synced) / count)
 
+    def add(self, other: Rate) -> None:
+        """One round that was taken in several pieces."""
+        for mine, theirs in zip(
+            (self.rates, self.processor, self.fsyncs), (other.rates, other.processor, other.fsyncs), strict=True
+        ):
+            mine.append(statistics.median(theirs))
+
     def figures(self) -> Figures:
         """The middle round's rate, with the lowest and highest, and processor milliseconds and fsyncs for one."""
         return {
@@ -73,7 +86,13 @@ class Rate:
             "highest": max(self.rates),
             "cpu": 1000 * statistics.median(self.processor),
             "fsyncs": statistics.median(self.fsyncs),
+            "rounds": self.rates,
         }
+
+
+def ratio(one: Figures, other: Figures) -> float:
+    """How one thing compares with another: the middle of the ratios of the rounds, in which both met the same machine."""
+    return float(statistics.median(mine / theirs for mine, theirs in zip(one["rounds"], other["rounds"], strict=True)))
 
 
 def percentile(values: Sequence[float], part: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks.bench.goals import Goal
-from benchmarks.bench.measure import Figures
+from benchmarks.bench.measure import Figures, ratio
 
 SAID = {True: "yes", False: "NO", None: "not measured"}
 
@@ -49,9 +49,13 @@ def _crowds(crowds: Figures) -> str:
 
 
 def _crowd(disk: str, many: str, rows: Figures) -> Iterator[list[str]]:
-    raw = rows["raw sqlite3"]["rate"]
     for name, row in rows.items():
-        numbers = [f"{row['rate']:.0f}", f"{row['rate'] / raw:.2f}", f"{row['lowest']:.0f}", f"{row['highest']:.0f}"]
+        numbers = [
+            f"{row['rate']:.0f}",
+            f"{ratio(row, rows['raw sqlite3']):.2f}",
+            f"{row['lowest']:.0f}",
+            f"{row['highest']:.0f}",
+        ]
         where = f"{many} session{'s' if many != '1' else ''}, {disk} disk: {name}"
         yield [where, *numbers, f"{row['cpu']:.2f}", f"{row['fsyncs']:.2f}"]
 

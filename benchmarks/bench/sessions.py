@@ -64,7 +64,7 @@ class Crowd:
 
     async def _merges(self, each: int) -> None:
         """The merges alone: the forks are open and filled before the clock runs, one of each session at a time."""
-        rate = self.rows["merges"]
+        rate = Rate()
         await self._forks()  # reads the windows, which a bot at work has in memory
         for _ in range(min(each, 20)):
             forks = await self._forks()
@@ -73,6 +73,7 @@ class Crowd:
                 await asyncio.gather(*(fork.merge() for fork in opened))
 
             await rate.take(self._sessions, merge(), fsyncs)
+        self.rows["merges"].add(rate)
 
     async def _forks(self) -> Sequence[ForkedTape]:
         return await asyncio.gather(*(self._fork(chat) for chat in range(self._sessions)))

@@ -13,7 +13,7 @@ from benchmarks.bench.__main__ import bench
 from benchmarks.bench.baselines import Jsonl, RawSqlite
 from benchmarks.bench.children import compiled
 from benchmarks.bench.goals import Goal, goals
-from benchmarks.bench.measure import Figures, Rate, Row
+from benchmarks.bench.measure import Figures, Rate, Row, ratio
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.report import report
 from benchmarks.bench.searching import SORTS
@@ -75,7 +75,8 @@ def test_a_goal_is_reached_missed_or_not_measured() -> None:
 
 
 async def test_a_row_has_the_middle_and_the_worst_of_its_times() -> None:
-    assert Row([0.001] * 99 + [0.5], [0.002]).figures() == {"times": 100, "p50": 1.0, "p99": 500.0, "cpu": 2.0}
+    row = Row([0.001] * 99 + [0.5], [0.002], [0.001])
+    assert row.figures() == {"times": 100, "p50": 1.0, "p99": 500.0, "cpu": 2.0, "rounds": [1.0]}
     rate = Rate()
 
     async def nothing() -> None:
@@ -83,6 +84,10 @@ async def test_a_row_has_the_middle_and_the_worst_of_its_times() -> None:
 
     await rate.take(10, nothing(), iter([3, 8]).__next__)
     assert rate.figures()["fsyncs"] == 0.5
+
+
+def test_a_ratio_is_the_middle_of_those_of_the_rounds() -> None:
+    assert ratio({"rounds": [1.0, 30.0, 9.0]}, {"rounds": [1.0, 10.0, 1.0]}) == 3.0
 
 
 class TestWhatIsMeasured:
