@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bubbot.errors import ConfigError
 from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
-from bubbot.settings_model import AttachmentSettings, HttpSettings, LogSettings, ScheduleSettings, Section
+from bubbot.settings_model import (
+    AttachmentSettings,
+    HttpSettings,
+    LogSettings,
+    ScheduleSettings,
+    SearchSettings,
+    Section,
+)
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take it from here
 from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
 from bubbot.settings_values import (
@@ -124,6 +126,7 @@ class Settings(BaseSettings):
     tools: ToolSettings = ToolSettings()
     attachments: AttachmentSettings = AttachmentSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    search: SearchSettings = SearchSettings()
     budget: BudgetSettings = BudgetSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()

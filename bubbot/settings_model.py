@@ -105,6 +105,15 @@ class HttpSettings(Section):
     port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
 
 
+class SearchSettings(Section):
+    """`[search]`: how texts on the tapes are found."""
+
+    index: bool = Field(
+        default=True,
+        description="Whether words are kept in an index, a file beside the database; without it every search reads the tape.",
+    )
+
+
 class LogSettings(Section):
     """`[log]`: what the operator reads on stderr."""
 

@@ -62,6 +62,7 @@ from bubbot.wiring_budget import Purse, open_purse
 from bubbot.wiring_lines import Given, Maker
 from bubbot.wiring_models import choose_model, choose_transcriber, intake_of, model_names, turns_at_once
 from bubbot.wiring_schedule import Timekeeping, timekeeping
+from bubbot.wiring_search import indexing
 
 log = logging.getLogger(__name__)
 
@@ -227,6 +228,7 @@ async def open_bot(
         if transcriber is not None:
             stack.push_async_callback(transcriber.aclose)
         group = await stack.enter_async_context(task_group())
+        await stack.enter_async_context(indexing(opened, settings.search, group))
         commands: list[CommandInfo] = []
         given, texts = Given(now, new_id), _texts(settings)
         made = await lines(Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given))

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 
-from bubbot.cli import tape_files, tape_search
+from bubbot.cli import tape_files, tape_index, tape_search
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_change import ArchiveTape
 from bubbot.cli.tape_names import service, session_of, tape_name
@@ -24,7 +24,9 @@ FINE, DAMAGED = 0, 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands."""
-    parser.description = "Look at tapes. All but archive and import only read, and work beside a running bot."
+    parser.description = (
+        "Look at tapes. All but archive, import and index --rebuild only read, and work beside a running bot."
+    )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     commands.add_parser("list", help="every tape: session, entries, archives")
     show = commands.add_parser("show", help="the entries of a tape")
@@ -44,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     archive = commands.add_parser("archive", help="put a tape aside under an archive name and start it anew")
     archive.add_argument("tape")
     tape_search.configure(commands)
+    tape_index.configure(commands)
     tape_files.configure(commands)
 
 
@@ -146,6 +149,7 @@ _ACTIONS = {
     "verify": _verify,
     "archive": _archive,
     "search": tape_search.search,
+    "index": tape_index.index,
     "export": tape_files.export,
     "import": tape_files.import_,
 }

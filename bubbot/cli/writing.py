@@ -84,6 +84,7 @@ WRITING: Mapping[str, Writing] = {
     "memory import": Writing("bubbot.cli.memory_change", "ImportMemory", "take"),
     "tape archive": Writing("bubbot.cli.tape_change", "ArchiveTape", "archive"),
     "tape import": Writing("bubbot.cli.tape_change", "ImportTape", "take"),
+    "tape index": Writing("bubbot.cli.tape_index", "MakeIndex", "make"),
     "schedule": Writing("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
     "access": Writing("bubbot.cli.access_change", "ChangeAccess", "change"),
 }

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.stores import sqlite_write as write
 from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all, head_at
+from bubbot.stores.sqlite_index import IndexReader, state
+from bubbot.stores.sqlite_index_schema import index_path, throw_away
 from bubbot.stores.sqlite_rows import find, tape_number
 from bubbot.stores.sqlite_schema import check_version, migrate
-from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, connect
+from bubbot.stores.sqlite_text import Stop, looks_at_texts, search
+from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, Written, connect
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
+from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, Reset, TapeSummary
 
 BUSY_SECONDS = 10.0
+
+
+class IndexKeeper(Protocol):
+    """Who fills the search index, and has it open."""
+
+    async def forget(self) -> None:
+        """Deletes the file, and begins anew."""
+        ...
+
+
 TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 """How stored text is read: bytes that are no UTF-8 any more have to reach the check of their digest."""
 
@@ -35,6 +51,7 @@ class SqliteStore:
         writer: ThreadedConnection | None,
         scanner: ThreadedConnection,
         salt: write.Salt,
+        path: Path,
     ) -> None:
         self._reader = reader
         self._scanner = scanner
@@ -42,15 +59,27 @@ class SqliteStore:
         self._writer = None if writer is None else GroupWriter(writer)
         self._salt = salt
         self._open = True
+        self.path = path
+        self._index = IndexReader(index_path(path))
+        self.keeper: IndexKeeper | None = None
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
         return await self._write().submit(partial(write.append, batches=batches, salt=self._salt))
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.fetch`. A text query scans; it has a connection of its own and delays nobody."""
-        conn = self._scanner if any(query.text for query in queries) else self._reader
-        return await self._checked(conn).run(partial(_fetch, queries=queries))
+        """See `TapeStore.fetch`. What looks at texts has a connection of its own, and delays nobody but its like; it
+        ends where it takes too long, or its caller is cancelled."""
+        if not any(looks_at_texts(query) for query in queries):
+            return await self._checked(self._reader).run(partial(_fetch, queries=queries))
+        stop = Stop()
+        try:
+            return await self._checked(self._scanner).run(
+                partial(search, queries=queries, reader=self._index, stop=stop)
+            )
+        except asyncio.CancelledError:
+            stop.asked.set()
+            raise
 
     async def head(self, tape: str) -> int:
         """See `TapeStore.head`."""
@@ -128,11 +157,33 @@ class SqliteStore:
             for conn in (self._writing, self._scanner, self._reader):
                 if conn is not None:
                     closing.push_async_callback(conn.close)
+            closing.push_async_callback(self._scanner.run, self._close_index)
+
+    @property
+    def written(self) -> Written:
+        """What is told of every commit. Raises `StoreUnavailable` where the database is open for reading only."""
+        return self._write().written
+
+    async def index_state(self) -> IndexState | None:
+        """How far the search index goes; None where there is none."""
+        return await self._checked(self._scanner).run(partial(state, index_path(self.path)))
+
+    async def forget_index(self) -> None:
+        """Deletes the search index; whoever fills it begins anew."""
+        await self._checked(self._scanner).run(self._close_index)
+        if self.keeper is not None:
+            await self.keeper.forget()
+        else:
+            await asyncio.to_thread(throw_away, index_path(self.path))
+
+    def _close_index(self, _conn: sqlite3.Connection) -> None:
+        self._index.close()
 
     async def _wiped(self, how: Reset | None) -> None:
-        """After an erasure the old bytes must not linger in the write-ahead log."""
+        """After an erasure the old bytes must not linger in the write-ahead log, nor the words in the index."""
         if how is not None and how.erase and self._writing is not None:
             await self._writing.run(_truncate_wal)
+            await self.forget_index()
 
     def _write(self) -> GroupWriter:
         if not self._open:
@@ -161,13 +212,13 @@ async def open_readonly(path: Path) -> SqliteStore:
 async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: write.Salt) -> SqliteStore:
     opened = [writer] if writer else []
     try:
-        opened.append(await connect(partial(_reading, path)))
-        opened.append(await connect(partial(_reading, path)))
+        opened.append(await connect(partial(reading, path)))
+        opened.append(await connect(partial(reading, path)))
     except BaseException:
         for conn in opened:
             await conn.close()
         raise
-    return SqliteStore(opened[-2], writer, opened[-1], salt)
+    return SqliteStore(opened[-2], writer, opened[-1], salt, path)
 
 
 def _writing(path: Path, now: str) -> sqlite3.Connection:
@@ -186,7 +237,8 @@ def _prepare_writing(conn: sqlite3.Connection, now: str) -> None:
     migrate(conn, now=now)
 
 
-def _reading(path: Path) -> sqlite3.Connection:
+def reading(path: Path) -> sqlite3.Connection:
+    """A connection that reads. Raises `StoreUnavailable` where there is no database."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     # Never immutable: the database is alive. In WAL mode reading needs the -shm file beside it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from typing import Any
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.tape.chain import content_digest, link
 from bubbot.tape.entry import EMPTY, Kind, TapeEntry, encode
-from bubbot.tape.query import Span, TapeQuery, matcher, moment, resolve
+from bubbot.tape.query import Matcher, Span, TapeQuery, matcher, moment, resolve
 
 COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
 INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * 14)})"
@@ -59,21 +59,33 @@ def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: byte
 
 def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
     """The entry of a row of `READ`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
-    entry_id, kind, key, date, payload, meta, salt, digest, fact = row
+    entry_id, kind, key, date, payload, meta, _, _, fact = row
     if fact is not None:
         return TapeEntry(kind, EMPTY, EMPTY, date, key, entry_id, erased=True)
+    check(tape, row)
     try:
-        if payload is None:
-            raise TapeCorrupt(f"entry {entry_id} of the tape {tape} lost its content: no fact says that it was erased")
-        if content_digest(salt, payload, meta) != digest:
-            raise TapeCorrupt(
-                f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored. {_WAY_OUT}"
-            )
         return TapeEntry.decoded(
             entry_id=entry_id, kind=kind, key=key, date=date, payload=json.loads(payload), meta=json.loads(meta)
         )
     except (ValueError, TypeError, AttributeError, EntryInvalid) as error:
         raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}. {_WAY_OUT}") from error
+
+
+def check(tape: str, row: tuple[Any, ...]) -> None:
+    """Raises `TapeCorrupt` where the bytes of a row of `READ` were altered. An erased one has none."""
+    entry_id, _, _, _, payload, meta, salt, digest, fact = row
+    if fact is not None:
+        return
+    if payload is None:
+        raise TapeCorrupt(f"entry {entry_id} of the tape {tape} lost its content: no fact says that it was erased")
+    try:
+        intact = content_digest(salt, payload, meta) == digest
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}. {_WAY_OUT}") from error
+    if not intact:
+        raise TapeCorrupt(
+            f"entry {entry_id} of the tape {tape} was altered: its content is not what was stored. {_WAY_OUT}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +135,7 @@ def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     if number is None or not spans or (query.limit is not None and query.limit <= 0):
         return ()
     chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]
-    passes = _text_filter(query)
+    passes = matcher(query) if query.text else None
     found: list[TapeEntry] = []
     for chunk in chunks[::-1] if query.newest else chunks:
         # Closed here and now, whatever is raised: an open cursor would keep the connection at an old state.
@@ -135,19 +147,18 @@ def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
 def _take(
     rows: Iterable[tuple[Any, ...]],
     query: TapeQuery,
-    passes: Callable[[TapeEntry], bool] | None,
+    passes: Matcher | None,
     found: list[TapeEntry],
 ) -> None:
     for row in rows:
         if query.limit is not None and len(found) >= query.limit:
             return
+        if passes is not None and not passes.may_hold(row[4]):
+            check(query.tape, row)
+            continue
         entry = from_row(query.tape, row)
-        if passes is None or passes(entry):
+        if passes is None or passes.passes(entry):
             found.append(entry)
-
-
-def _text_filter(query: TapeQuery) -> Callable[[TapeEntry], bool] | None:
-    return matcher(query).passes if query.text else None
 
 
 def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, list[Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
+from bubbot.stores.sqlite_index_schema import next_generation
 from bubbot.stores.sqlite_rows import INSERT, READ, from_row, tape_number, to_row
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import GENESIS
@@ -108,7 +109,9 @@ def reset(
 
 
 def _erase(conn: sqlite3.Connection, fact: int, tape: str, also: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
-    """Blanks every entry of the tape's archives, and single entries of others, citing the fact."""
+    """Blanks every entry of the tape's archives, and single entries of others, citing the fact. A search index that
+    was filled by now is stale with the commit."""
+    next_generation(conn)
     archives = "(SELECT tape FROM tapes WHERE archived_from = ?)"
     doomed = conn.execute(
         f"SELECT tape, id FROM entries WHERE tape IN {archives} AND payload IS NOT NULL", (tape,)

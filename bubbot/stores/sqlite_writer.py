@@ -89,6 +89,25 @@ class _Outcome:
     error: BaseException | None = None
 
 
+class Written:
+    """How many jobs were committed, and waiting for the next one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._news = asyncio.Event()
+
+    def tell(self) -> None:
+        """One more."""
+        self.count += 1
+        self._news.set()
+
+    async def beyond(self, count: int) -> None:
+        """Waits until there are more."""
+        while self.count <= count:
+            self._news.clear()
+            await self._news.wait()
+
+
 class GroupWriter:
     """Runs writing jobs; those that wait while a commit is under way share the next one.
 
@@ -98,13 +117,16 @@ class GroupWriter:
     def __init__(self, conn: ThreadedConnection) -> None:
         self._conn = conn
         self._waiting: deque[_Job] = deque()
+        self.written = Written()
 
     async def submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The job's result, after the commit. A cancelled caller's job is left out unless it has started."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Job(job, done))
         self._conn.post(self._drain)
-        return await done
+        result = await done
+        self.written.tell()
+        return result
 
     def _drain(self, conn: sqlite3.Connection) -> None:
         """In the connection's thread: commits what waits. A later call that finds nothing does nothing."""

@@ -14,6 +14,7 @@ from bubbot.tape.query import (
     Between,
     EntryFinder,
     Opening,
+    Proposed,
     Slice,
     Spans,
     TapeQuery,
@@ -178,6 +179,8 @@ class ForkedTape(TapeHandle):
             return (await self._store.fetch([query]))[0]
         if self._reset:
             return tuple(evaluate(self._delta, query))
+        if isinstance(query.part, Proposed):  # the overlay is not indexed
+            return tuple(await self._parent(query))
         try:
             parent, own = await self._halves(query)
         except AnchorNotFound:

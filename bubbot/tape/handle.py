@@ -14,7 +14,7 @@ from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, timestamp
 from bubbot.tape.query import After, Between, Opening, Span, Spans, TapeQuery, Window, date_bounds
 from bubbot.tape.store import Reset
-from bubbot.tape.view import View
+from bubbot.tape.view import Stepwise, View
 
 T = TypeVar("T")
 
@@ -69,6 +69,9 @@ class TapeHandle(ABC):
     async def read(self, view: View[T]) -> T:
         """The one door to views: what the view makes of this tape."""
         found = await self.fetch(view.queries(self.name))
+        if isinstance(view, Stepwise):
+            while more := await asyncio.to_thread(view.further, self.name, found):
+                found = [*found, *await self.fetch(more)]
         return await asyncio.to_thread(view.fold, found) if view.heavy else view.fold(found)
 
     async def append_event(self, name: str, data: JsonObject | None = None, *, key: str | None = None) -> TapeEntry:

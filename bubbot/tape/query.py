@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +62,20 @@ class Spans:
     spans: tuple[Span, ...]
 
 
-Slice: TypeAlias = Whole | Opening | Window | After | Between | Zone | Spans
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What a search index proposes as holding the words of `text` in other spellings; whoever asks has to look
+    whether it does. Nothing where there is no index."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """What no search index covers yet: everything where there is none."""
+
+
+Slice: TypeAlias = Whole | Opening | Window | After | Between | Zone | Spans | Proposed | Unindexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,8 @@ class AnchorFinder(Protocol):
 
 def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
     """The id ranges of the query's part, ascending and disjoint. Raises `AnchorNotFound`."""
+    if isinstance(query.part, Proposed | Unindexed):  # without an index
+        return ((1, None),) if isinstance(query.part, Unindexed) else ()
     try:
         return _spans(query, find)
     except AnchorNotFound:
@@ -141,6 +157,8 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             seal = known(find.newest(seal_name), seal_name)
             start = known(find.newest(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)
+        case _:
+            raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -176,12 +194,27 @@ def inside(entry_id: int, spans: Iterable[Span]) -> bool:
     return any(low <= entry_id and (high is None or entry_id <= high) for low, high in spans)
 
 
+_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """The filters of a query, ready to be asked entry by entry."""
 
     query: TapeQuery
     needle: str
+
+    def may_hold(self, stored: object) -> bool:
+        """Whether the JSON text of a payload may hold what is looked for: to be asked before it is decoded.
+
+        A text without quotes, backslashes and control characters stands in the JSON as it stands in the value;
+        where JSON has an escape it does not tell what its neighbours become when they are folded.
+        """
+        if not self.needle or not isinstance(stored, str) or _ESCAPED.search(self.needle) or "\\u" in stored:
+            return True
+        if stored.isascii():
+            return self.needle in stored.lower()
+        return "\\" in stored or self.needle in fold_text(stored)
 
     def passes(self, entry: TapeEntry) -> bool:
         """Whether every filter accepts the entry."""

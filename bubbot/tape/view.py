@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -33,4 +33,13 @@ class View(Protocol[T_co]):
 
     def fold(self, found: Found) -> T_co:
         """The value. Equal entries give an equal value."""
+        ...
+
+
+@runtime_checkable
+class Stepwise(Protocol):
+    """A view whose later queries depend on what earlier ones found."""
+
+    def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
+        """The next queries, asked until there are none; `fold` is given what all of them found, in order."""
         ...

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import Matcher, TapeQuery, Zone, fold_text, matcher
+from bubbot.tape.query import Matcher, Proposed, Spans, TapeQuery, Unindexed, Zone, fold_text, matcher
 from bubbot.tape.view import Found
+from bubbot.views.spelling import misspelt
 
 SEARCH_TOOL = "tape.search"
 """The tool whose own earlier answers are no hits; a provider writes its name with an underscore."""
@@ -38,20 +35,9 @@ _STRUCTURE: dict[str, frozenset[str]] = {
     Kind.TOOL_CALL: frozenset({"id", "type"}),
     Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
 }
-_CALLS = 2000
+_CALLS_BEFORE = 24
+"""How far before its result a call is looked for: they stand side by side, but for what came in meanwhile."""
 _EVENTS_OF_NEWEST = 4
-
-# Scripts written without spaces (and Hangul, whose words carry particles): compared by windows of characters.
-_RUNS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3\u2e80-\u2fdf\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
-    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
-)
-# Signs inside a word that Python's \w does not take for letters: Hebrew, Arabic, Indic, and combining ones.
-_SIGNS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
-_TOKEN = re.compile(f"[{_RUNS}]+|(?:[^\\W_{_RUNS}]|[{_SIGNS}])+")
-_ASCII_TOKEN = re.compile(r"[a-z0-9]+")
-_IS_RUN = re.compile(f"[{_RUNS}]")
-_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +77,11 @@ class SearchResult:
 class SearchView:
     """Finds `text` on the whole tape: exact substrings after NFKC and casefold, in any script.
 
-    Where those are fewer than `limit`, the newest `typo_newest` entries (and the newest memory) are compared by
-    spelling: every word of the query has to be there, with one edit for 4 to 7 letters and two from 8 on; a run
-    of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out`: ids that are not to be
-    found, such as the question itself.
+    Where those are fewer than `limit`, entries are compared by spelling: what a search index proposes, what it does
+    not cover yet (the newest `typo_newest` of that, and of everything where there is no index), and the newest
+    memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents
+    aside; a run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out`: ids that are
+    not to be found, such as the question itself.
     """
 
     text: str
@@ -116,35 +103,42 @@ class SearchView:
         return self.limit * 4 + 50
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Exact matches and the newest entries, both by group; corrections; calls of a search; newest memory."""
+        """Exact matches by group, corrections, and the newest memory."""
         if not self._needle() or self.limit <= 0:
             return ()
-        base = TapeQuery(tape, since=self.since, until=self.until, newest=True)
-        # A result follows its call at once: a day before the dates asked for is ample.
-        calls_since = self.since - timedelta(days=1) if self.since and self.since.year > 1 else None
+        base = self._base(tape)
         return (
             *(replace(base, kinds=group, text=self.text.strip(), limit=self.reach) for group in self._groups()),
-            *(replace(base, kinds=group, limit=self._newest(group)) for group in self._groups()),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
-            replace(base, kinds=(Kind.TOOL_CALL,), text="search", since=calls_since, limit=_CALLS),
             TapeQuery(tape, Zone(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
         )
 
+    def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
+        """Where exact matches are too few, what may match by spelling; then the calls of the results found."""
+        parts = self._parts(found)
+        if parts is None or parts.called is not None:
+            return ()
+        if parts.compared is None and self._surely(parts) < self.limit:
+            base = self._base(tape)
+            proposed = replace(base, part=Proposed(self.text.strip()), kinds=self._kinds(), limit=self.proposed)
+            tail = replace(base, part=Unindexed())
+            return (proposed, *(replace(tail, kinds=group, limit=self._newest(group)) for group in self._groups()))
+        results = [entry.id for entry in parts.pool() if entry.kind == Kind.TOOL_RESULT]
+        before = [(max(1, place - _CALLS_BEFORE), place - 1) for place in results if place > 1]
+        return (TapeQuery(tape, Spans(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
+
     def fold(self, found: Found) -> SearchResult:
-        """The result: exact hits first in rank, then the newest by spelling; shown newest first."""
-        if not found:
+        """The result: exact hits first in rank, then the closest by spelling; shown newest first."""
+        parts = self._parts(found)
+        if parts is None:
             return SearchResult()
-        groups = len(self._groups())
-        exact, newest, (corrections, calls, zone) = found[:groups], found[groups : 2 * groups], found[2 * groups :]
-        asked = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
-        pool = {entry.id: entry for part in (*exact, *newest, zone) for entry in part if self._findable(entry, asked)}
-        sieve = _Sieve(_Corrections.of(corrections), _Calls.of([*calls, *pool.values()]), zone[0].id if zone else 0)
-        hits, rest = sieve.exact(sorted(pool.values(), key=_by_id, reverse=True), self._needle())
+        sieve, pool = self._sieve(parts)
+        hits, rest = sieve.exact(pool, self._needle())
         hits = hits[: self.limit]
         count, compared = len(hits), 0
         if count < self.limit:
-            hits += sieve.by_spelling(rest, self._needle())[: self.limit - count]
-            compared = self._spelling_from(newest)
+            hits += sieve.by_spelling(rest, self._needle(), self.limit - count)
+            compared = self._spelling_from(parts.compared or ())
         hits.sort(key=_by_id, reverse=True)
         return SearchResult(
             tuple(hits),
@@ -152,9 +146,40 @@ class SearchView:
             own_output=sieve.own_output,
             hidden=sieve.hidden,
             old_memory=sieve.old_memory,
-            incomplete=self._incomplete(exact, hits),
+            incomplete=self._incomplete(parts.exact, hits),
             spelling_from=compared,
         )
+
+    @property
+    def proposed(self) -> int:
+        """How many of the index's proposals are read, newest first."""
+        return self.limit * 4 + 120
+
+    def _base(self, tape: str) -> TapeQuery:
+        return TapeQuery(tape, since=self.since, until=self.until, newest=True)
+
+    def _parts(self, found: Found) -> _Parts | None:
+        if not found:
+            return None
+        groups = len(self._groups())
+        exact, (corrections, zone), rest = found[:groups], found[groups : groups + 2], found[groups + 2 :]
+        compared = rest[: groups + 1] if len(rest) > groups else None
+        called = rest[-1] if len(rest) in (1, groups + 2) else None
+        return _Parts(exact, corrections, zone, compared, called)
+
+    def _sieve(self, parts: _Parts) -> tuple[_Sieve, list[TapeEntry]]:
+        """The sieve for what was found, and the entries to put through it, newest first."""
+        asked = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        pool = {entry.id: entry for entry in parts.pool() if self._findable(entry, asked)}
+        calls = _Calls.of([*(parts.called or ()), *pool.values()])
+        sieve = _Sieve(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
+        return sieve, sorted(pool.values(), key=_by_id, reverse=True)
+
+    def _surely(self, parts: _Parts) -> int:
+        """How many exact hits there are, those aside of which only their calls can tell."""
+        sieve, pool = self._sieve(parts)
+        hits, _ = sieve.exact((entry for entry in pool if entry.kind != Kind.TOOL_RESULT), self._needle())
+        return len(hits)
 
     def _needle(self) -> str:
         return fold_text(self.text.strip()).strip()
@@ -176,14 +201,30 @@ class SearchView:
         said = entry.name not in BOOKKEEPING and not (entry.name == CORRECTION and _hides(entry))
         return said and entry.id not in self.leave_out and asked.passes(entry)
 
-    def _spelling_from(self, newest: Found) -> int:
-        cut = (part for part, group in zip(newest, self._groups(), strict=True) if len(part) >= self._newest(group))
+    def _spelling_from(self, compared: Found) -> int:
+        newest = compared[1:]
+        cut = (part for part, group in zip(newest, self._groups(), strict=False) if len(part) >= self._newest(group))
         return max((part[-1].id for part in cut if part), default=0)
 
     def _incomplete(self, exact: Found, hits: Sequence[Hit]) -> bool:
         """Whether a query was cut before it came as far back as the hits do."""
         cut = max((part[-1].id for part in exact if len(part) >= self.reach), default=0)
         return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the queries found: `compared`, proposals and then newest by group, and `called` where they were asked for."""
+
+    exact: Found
+    corrections: Sequence[TapeEntry]
+    zone: Sequence[TapeEntry]
+    compared: Found | None
+    called: Sequence[TapeEntry] | None
+
+    def pool(self) -> list[TapeEntry]:
+        """Everything that may be a hit."""
+        return [entry for part in (*self.exact, *(self.compared or ()), self.zone) for entry in part]
 
 
 def _by_id(item: TapeEntry | Hit) -> int:
@@ -279,12 +320,14 @@ class _Sieve:
                 self.own_output += needle in fold_text(own)
         return hits, rest
 
-    def by_spelling(self, entries: Sequence[TapeEntry], needle: str) -> list[Hit]:
-        """The entries that hold every word of the text, spelling mistakes allowed."""
-        pieces = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
-        return [
-            hit for entry in entries if entry.id in pieces for hit in self._hit(entry, pieces[entry.id], exact=False)
-        ]
+    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, most: int) -> list[Hit]:
+        """The entries that hold every word of the text, spelling mistakes allowed: those with the fewest, the newest."""
+        found = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
+        near = sorted((entry for entry in entries if entry.id in found), key=lambda entry: found[entry.id].mistakes)
+        hits: list[Hit] = []
+        for entry in near:
+            hits += self._hit(entry, found[entry.id].piece, exact=False)
+        return hits[:most]
 
     def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[Hit]:
         if entry.id in self.corrections.hidden:
@@ -340,55 +383,3 @@ def snippet_of(text: str, piece: str) -> str:
     end = start + SNIPPET
     line = " ".join(text[start:end].split())
     return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
-
-
-def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, str]:
-    """The casefolded texts that hold every word of the query, spelling mistakes allowed.
-
-    Each comes with the piece of it that stands for the query's longest word.
-    """
-    words = sorted(_tokens(query), key=len, reverse=True)
-    tokens = {place: _tokens(text) for place, text in texts.items()}
-    vocabulary = dict.fromkeys(token for own in tokens.values() for token in own)
-    found = dict.fromkeys(texts, "") if words else {}
-    for word in words:
-        near = _near(word, vocabulary)
-        pieces = {place: next((near[token] for token in tokens[place] if token in near), "") for place in found}
-        found = {place: first or pieces[place] for place, first in found.items() if pieces[place]}
-    return found
-
-
-def _tokens(text: str) -> dict[str, None]:
-    """The different words and runs of a casefolded text, in order."""
-    return dict.fromkeys((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
-
-
-def _near(word: str, vocabulary: Iterable[str]) -> dict[str, str]:
-    """The tokens that may stand for a word, each with the piece of it that does."""
-    if _IS_RUN.match(word):
-        return {token: piece for token in vocabulary if _IS_RUN.match(token) and (piece := _window(word, token))}
-    if len(word) < 4 or _DIGIT.search(word):
-        return {token: token for token in vocabulary if token == word}
-    edits = 2 if len(word) >= 8 else 1
-    near = {token: token for token in vocabulary if word in token}
-    choices = [token for token in vocabulary if _comparable(word, token, edits)]
-    alike = process.extract(word, choices, scorer=OSA.distance, score_cutoff=edits, limit=None)
-    return near | {token: token for token, _, _ in alike}
-
-
-def _comparable(word: str, token: str, edits: int) -> bool:
-    """Lengths first. Words of four letters are alike too often: theirs has to be the same first letter."""
-    return len(token) >= 4 and abs(len(token) - len(word)) <= edits and (len(word) > 4 or token[0] == word[0])
-
-
-def _window(word: str, run: str) -> str:
-    """The window of a run that is the word, one character wrong or two swapped from four on; or nothing."""
-    if word in run:
-        return word
-    size = len(word)
-    third = -(-size // 3)
-    # One mistake touches two of three pieces at most, so one of them has to be there as it is.
-    if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
-        return ""
-    windows = (run[at : at + size] for at in range(len(run) - size + 1))
-    return next((window for window in windows if OSA.distance(word, window, score_cutoff=1) <= 1), "")

@@ -18,7 +18,8 @@ from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.search import Hit, SearchResult, SearchView, misspelt, snippet_of
+from bubbot.views.search import Hit, SearchResult, SearchView, snippet_of
+from bubbot.views.spelling import misspelt
 from tests.doubles import CountingIds, SteppingClock
 
 DOCUMENTED = """argparse asyncio calendar collections configparser csv datetime decimal difflib email.message fractions

@@ -1,0 +1,46 @@
+"""The search measured: python -m benchmarks.search [--entries 100000] [--queries 200] [--seed 1] [--json FILE]."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.search.measure import Row, run
+
+
+def main() -> None:
+    """Measures, prints a table, and writes the figures where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=200, help="of each class")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where the tape is made and kept; one that is there is used again")
+    parser.add_argument("--burst", type=float, default=0.0, help="seconds of appends with and without filling")
+    parser.add_argument("--json", type=Path, help="a file for the figures")
+    given = parser.parse_args()
+    rows = asyncio.run(
+        run(given.entries, seed=given.seed, queries=given.queries, folder=given.folder, burst=given.burst)
+    )
+    print(table(rows))
+    if given.json:
+        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def table(rows: list[Row]) -> str:
+    """A line for each figure."""
+    lines: list[tuple[str, ...]] = [("what", "found", "p50", "p95", "p99", "cpu", "note")]
+    for row in rows:
+        found = "" if row.found is None else f"{100 * row.found:.1f}%"
+        times = [f"{one:.1f}" if one is not None else "" for one in (row.p50, row.p95, row.p99, row.cpu)]
+        lines.append((row.name, found, *times, row.note))
+    widths = [max(len(line[place]) for line in lines) for place in range(7)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""From a text to what FTS5 is asked for the entries that hold it: all of them, and some that do not."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from bubbot.stores.sqlite_index_tokens import END, LONG, LONGEST, phrase, run_tokens, trigrams
+from bubbot.tape.words import is_run, is_symbol, pieces
+
+ANY_OF = 400
+"""Terms that one look-up takes at most; each costs FTS5 a cursor."""
+_PAIRS = 64  # combinations of a first and a last word that are looked up as phrases
+_NEXT = "\U0010ffff"
+_NOWHERE = "\ue000n"  # a token that no entry has
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The pieces of a text. Its first may be the end of a longer word, its last the beginning of one; `alone` may be
+    any part of one; `goes_on`: the last of `inner` is a character after which a run may go on."""
+
+    inner: tuple[str, ...] = ()
+    first: str = ""
+    last: str = ""
+    alone: str = ""
+    goes_on: bool = False
+
+
+def plan(conn: sqlite3.Connection, text: str) -> str | None:
+    """The FTS5 expression for a folded text; None where it says too little, and reading everything is better."""
+    found = _cut(text)
+    if found.alone:
+        terms = containing(conn, found.alone)
+        return None if terms is None else _any([*terms, LONG])
+    firsts = _endings(conn, found.first) if found.first else None
+    lasts = _beginnings(conn, found.last) if found.last else None
+    if len(firsts or ("",)) * len(lasts or ("",)) <= _PAIRS:
+        either = _phrases(found, firsts, lasts)
+    else:
+        either = _all([_any(firsts) if firsts is not None else "", *_rest(found, lasts)])
+    if firsts is not None:  # the end of a longer word than the vocabulary holds is not known
+        either = f"({either}) OR ({_all([_any([LONG]), *_rest(found, lasts)])})"
+    return either or None
+
+
+def _phrases(found: _Text, firsts: list[str] | None, lasts: list[str] | None) -> str:
+    """Every combination of a first word, what is between, and a last one."""
+    between = found.inner
+    some = [
+        (*one, *between, *other)
+        for one in ([()] if firsts is None else [(term,) for term in firsts])
+        for other in ([()] if lasts is None else [(term,) for term in lasts])
+    ]
+    if not some:
+        return _any([_NOWHERE])
+    return " OR ".join(phrase(tokens, prefix=found.goes_on) for tokens in some if tokens)
+
+
+def _rest(found: _Text, lasts: list[str] | None) -> list[str]:
+    """What has to be there besides the first word."""
+    core = phrase(found.inner, prefix=found.goes_on) if found.inner else ""
+    return [core, "" if lasts is None else _any(lasts)]
+
+
+def _all(parts: list[str]) -> str:
+    return " AND ".join(f"({part})" for part in parts if part)
+
+
+def _cut(text: str) -> _Text:
+    """The pieces of the text by what is known of them."""
+    found = pieces(text)
+    inner: list[str] = []
+    first = last = ""
+    goes_on = False
+    for place, (piece, start) in enumerate(found):
+        begins, ends = start == 0, place == len(found) - 1 and start + len(piece) == len(text)
+        if is_run(piece):
+            tokens = list(run_tokens(piece))
+            goes_on = ends and len(piece) == 1
+            inner += tokens[:-1] if ends and not goes_on else tokens
+        elif is_symbol(piece):
+            inner.append(piece)
+        elif begins and ends:
+            return _Text(alone=piece)
+        elif begins:
+            first = piece
+        elif ends:
+            last = piece
+        else:
+            inner.append(piece[:LONGEST])
+    return _Text(tuple(inner), first, last, goes_on=goes_on)
+
+
+def _any(terms: list[str]) -> str:
+    return " OR ".join(phrase((one,)) for one in terms or [_NOWHERE])
+
+
+def containing(conn: sqlite3.Connection, part: str, most: int = ANY_OF) -> list[str] | None:
+    """The terms with the part in them; None where there may be too many."""
+    if len(part) < 3:
+        return None
+    if len(part) > LONGEST:
+        return []
+    return _looked_up(conn, trigrams(part), "instr(term, ?1) > 0", part, most)
+
+
+def _endings(conn: sqlite3.Connection, part: str) -> list[str] | None:
+    """The terms that end with the part; None where there are too many."""
+    if len(part) < 3:
+        return None
+    if len(part) > LONGEST:
+        return []
+    wanted = [*trigrams(part), part[-3:] + END]
+    return _looked_up(conn, wanted, "substr(term, -length(?1)) = ?1", part, ANY_OF)
+
+
+def _beginnings(conn: sqlite3.Connection, part: str) -> list[str] | None:
+    """The terms that begin with the part; None where there are too many."""
+    known = part[:LONGEST]
+    rows = conn.execute(
+        "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?", (known, known + _NEXT, ANY_OF + 1)
+    ).fetchall()
+    return None if len(rows) > ANY_OF else [row[0] for row in rows]
+
+
+def _looked_up(conn: sqlite3.Connection, wanted: list[str], condition: str, part: str, most: int) -> list[str] | None:
+    expression = " AND ".join(phrase((one,)) for one in dict.fromkeys(wanted))
+    rows = conn.execute(
+        f"SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ?2 AND {condition} LIMIT ?3",
+        (part, expression, most + 1),
+    ).fetchall()
+    return None if len(rows) > most else [row[0] for row in rows]

@@ -1,0 +1,134 @@
+"""The index file: what is in it, whether it belongs to the database, and how it is thrown away."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+APPLICATION_ID = 0x62756273
+"""Marks the file as a search index of bubbot: "bubs" in ASCII."""
+VERSION = 1
+"""A file of another version is made anew; there are no migrations."""
+GENERATION = "index_generation"
+"""The row of the table `deployment` that every erasure counts up: an older index holds words that were erased."""
+NAME = "search.db"
+BUSY_SECONDS = 10.0
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE state (position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL);
+CREATE TABLE share (token TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, df INTEGER NOT NULL);
+CREATE TABLE tdel (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
+CREATE VIRTUAL TABLE words USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
+CREATE VIRTUAL TABLE gram USING fts5(body, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The last global position that is indexed, with what the database says of it; `texts`: bytes of text indexed."""
+
+    position: int
+    chain: bytes
+    generation: str
+    texts: int
+
+
+def index_path(database: Path) -> Path:
+    """Where the index of a database lies."""
+    return database.with_name(NAME)
+
+
+def open_for_filling(path: Path, generation: str) -> sqlite3.Connection:
+    """Opens the index for writing; makes an empty one, for its owner alone, where there is none."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        conn.execute("PRAGMA journal_mode = WAL")
+        # Not OFF: a power cut could leave a file that misses words and looks whole. It costs nearly nothing here.
+        conn.execute("PRAGMA synchronous = NORMAL")
+        conn.execute("PRAGMA cache_size = -16000")
+        conn.execute("PRAGMA temp_store = MEMORY")
+        if not conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            conn.executescript(_SCHEMA)
+            conn.execute("INSERT INTO state VALUES (0, x'', ?, 0)", (generation,))
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def open_for_asking(path: Path) -> sqlite3.Connection:
+    """Opens an index that is there, for reading beside whoever fills it."""
+    conn = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0, isolation_level=None)
+    try:
+        conn.execute("PRAGMA query_only = ON")
+        conn.execute("PRAGMA cache_size = -16000")
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def covered(conn: sqlite3.Connection) -> Covered | None:
+    """How far the index goes; None for a file that is none of ours, or of another version."""
+    try:
+        marks = (conn.execute("PRAGMA application_id").fetchone()[0], conn.execute("PRAGMA user_version").fetchone()[0])
+        if marks != (APPLICATION_ID, VERSION):
+            return None
+        row = conn.execute("SELECT position, chain, generation, texts FROM state").fetchone()
+    except sqlite3.DatabaseError:
+        return None
+    return Covered(row[0], bytes(row[1]), row[2], row[3]) if row else None
+
+
+def belongs(found: Covered, database: sqlite3.Connection) -> bool:
+    """Whether the index was filled from this database, and nothing was erased since.
+
+    The chain value at its position says so: after a restore from a backup the same position has another, or none.
+    """
+    if found.generation != generation(database):
+        return False
+    row = database.execute("SELECT chain FROM entries WHERE seq = ?", (found.position,)).fetchone()
+    return found.position == 0 or (row is not None and bytes(row[0]) == found.chain)
+
+
+def generation(database: sqlite3.Connection) -> str:
+    """How often something was erased."""
+    row = database.execute("SELECT value FROM deployment WHERE key = ?", (GENERATION,)).fetchone()
+    return str(row[0]) if row else "0"
+
+
+def next_generation(database: sqlite3.Connection) -> None:
+    """Within the erasing transaction: no index that is there by now is used again."""
+    database.execute(
+        "INSERT INTO deployment (key, value) VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = value + 1",
+        (GENERATION,),
+    )
+
+
+def throw_away(path: Path) -> bool:
+    """Deletes the index and the files SQLite keeps beside it; says whether there was one. Nobody may have it open
+    for writing; SQLite is not asked, and no descriptor of the files is opened."""
+    there = path.exists()
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").unlink()
+    return there
+
+
+def size_of(path: Path) -> int:
+    """Bytes of the index on disk."""
+    total = 0
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            total += Path(f"{path}{suffix}").stat().st_size
+    return total

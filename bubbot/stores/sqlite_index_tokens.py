@@ -1,0 +1,85 @@
+"""Texts as the tokens of the index. FTS5 sees words between spaces that this file has made, and makes none itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+from bubbot.tape.words import is_run, is_spelt, is_symbol, pieces, plain
+
+LONGEST = 40
+"""Letters of a term; of a longer word the index knows the beginning, and that there was one."""
+LONG = "\ue000l"
+"""The token of an entry with a longer word. Private characters: no text has such a token."""
+END = "\ue000"
+"""After the last letters of a term among its trigrams."""
+_SPELT = 20  # a longer word is not looked for by spelling
+
+
+def tape_token(tape: int) -> str:
+    """The token of every entry of a tape."""
+    return f"\ue000t{tape}"
+
+
+def kind_token(kind: str) -> str:
+    """The token of every entry of a kind; two kinds may share one."""
+    return f"\ue000k{crc32(kind.encode('utf-8', 'surrogatepass')):x}"
+
+
+def document(text: str) -> tuple[list[str], set[str]]:
+    """The tokens of a folded text in order, and its different terms: words, which have an entry each in the vocabulary."""
+    body: list[str] = []
+    terms: set[str] = set()
+    long = False
+    for piece, _ in pieces(text):
+        if piece.isascii() or not (is_run(piece) or is_symbol(piece)):
+            long = long or len(piece) > LONGEST
+            term = piece[:LONGEST]
+            body.append(term)
+            terms.add(term)
+        else:
+            body += run_tokens(piece)
+    if long:
+        body.append(LONG)
+    return body, terms
+
+
+def run_tokens(run: str) -> Iterator[str]:
+    """The overlapping pairs of a run, and its last character: so any part of it is found, one character too."""
+    for at in range(len(run) - 1):
+        yield run[at : at + 2]
+    yield run[-1]
+
+
+def grams(term: str) -> list[str]:
+    """The trigrams of a term, and its ending; nothing of a shorter one."""
+    return [*trigrams(term), term[-3:] + END] if len(term) >= 3 else []
+
+
+def trigrams(text: str) -> list[str]:
+    """The trigrams of a text."""
+    return [text[at : at + 3] for at in range(len(text) - 2)]
+
+
+def deletions(term: str) -> set[int]:
+    """The hashes under which a misspelt term is found: of it without accents, and with one letter left out. Words one
+    mistake apart share one. A short word is not misspelt, only typed without its accents."""
+    bare = plain(term)
+    if is_spelt(term) and len(term) <= _SPELT:
+        return set(hashes([bare, *one_less(bare)]))
+    return set() if bare == term else set(hashes([bare]))
+
+
+def one_less(word: str) -> list[str]:
+    """The word with each of its letters left out."""
+    return [word[:at] + word[at + 1 :] for at in range(len(word))]
+
+
+def hashes(words: Iterable[str]) -> Iterator[int]:
+    """Their hashes."""
+    return (crc32(word.encode("utf-8", "surrogatepass")) for word in words)
+
+
+def phrase(tokens: Iterable[str], *, prefix: bool = False) -> str:
+    """An FTS5 phrase of tokens; none of them has a quote in it. `prefix`: the last may go on."""
+    return f'"{" ".join(tokens)}"{" *" if prefix else ""}'

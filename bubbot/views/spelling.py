@@ -1,0 +1,100 @@
+"""Which texts hold the words of a query with spelling mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from bubbot.tape.words import is_run, is_spelt, plain, tokens
+
+LONG = 8
+"""Letters from which on a word may have two mistakes: as it is typed, or as it is meant."""
+_NEARLY_LONG = 6
+
+
+class Alike(NamedTuple):
+    """A piece of a text that stands for a word, and by how many mistakes they differ. Accents are half of one, and two
+    letters swapped somewhat less than one: that hardly happens by chance."""
+
+    piece: str
+    mistakes: float
+
+
+def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, Alike]:
+    """The casefolded texts that hold every word of the query, spelling mistakes allowed.
+
+    Each comes with the piece of it that stands for the query's longest word, and the mistakes of all of them.
+    """
+    words = sorted(tokens(query), key=len, reverse=True)
+    own = {place: tokens(text) for place, text in texts.items()}
+    vocabulary = dict.fromkeys(token for some in own.values() for token in some)
+    found = dict.fromkeys(texts, Alike("", 0)) if words else {}
+    for word in words:
+        near = alike(word, vocabulary)
+        best = {place: _best(near, own[place]) for place in found}
+        found = {
+            place: Alike(first.piece or piece.piece, first.mistakes + piece.mistakes)
+            for place, first in found.items()
+            if (piece := best[place])
+        }
+    return found
+
+
+def _best(near: Mapping[str, Alike], own: Iterable[str]) -> Alike | None:
+    return min((near[token] for token in own if token in near), key=lambda one: one.mistakes, default=None)
+
+
+def alike(word: str, vocabulary: Iterable[str]) -> dict[str, Alike]:
+    """The tokens that may stand for a word, each with the piece of it that does."""
+    if is_run(word):
+        return {token: found for token in vocabulary if is_run(token) and (found := _window(word, token))}
+    bare = plain(word)
+    if not is_spelt(word):
+        return {token: Alike(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
+    near = {token: Alike(token, 0) for token in vocabulary if word in token}
+    choices = {token: plain(token) for token in vocabulary if _comparable(bare, token)}
+    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=edits_of(len(bare) + 2), limit=None)
+    return {
+        token: Alike(token, _mistakes(bare, form, mistakes))
+        for form, mistakes, token in close
+        if mistakes <= edits_of(len(bare), len(form))
+    } | near
+
+
+def edits_of(typed: int, meant: int = 0) -> int:
+    """How many spelling mistakes a word of so many letters may have: one, and two where one of both is long."""
+    return 2 if max(typed, meant) >= LONG and typed >= _NEARLY_LONG else 1
+
+
+def _same(word: str, bare: str, token: str) -> bool:
+    """A short word, or one with a digit, has to be there as it is; accents do not count."""
+    return token == word or (bare == token if token.isascii() else bare == plain(token))
+
+
+def _comparable(bare: str, token: str) -> bool:
+    """Lengths first. Words of four letters are alike too often: theirs has to be the same first letter."""
+    if len(token) < 4 or abs(len(token) - len(bare)) > edits_of(len(bare), len(token)):
+        return False
+    return len(bare) > 4 or plain(token[0]) == bare[0]
+
+
+def _mistakes(bare: str, form: str, mistakes: float) -> float:
+    if not mistakes:
+        return 0.5
+    return mistakes - 0.3 if len(bare) == len(form) and sorted(bare) == sorted(form) else mistakes
+
+
+def _window(word: str, run: str) -> Alike | None:
+    """The window of a run that is the word, one character wrong or two swapped from four on; or nothing."""
+    if word in run:
+        return Alike(word, 0)
+    size = len(word)
+    third = -(-size // 3)
+    # One mistake touches two of three pieces at most, so one of them has to be there as it is.
+    if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
+        return None
+    windows = (run[at : at + size] for at in range(len(run) - size + 1))
+    return next((Alike(one, 1) for one in windows if OSA.distance(word, one, score_cutoff=1) <= 1), None)

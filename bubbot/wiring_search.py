@@ -1,0 +1,32 @@
+"""The search index of a bot: filled while it runs, or thrown away where nobody wants one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from bubbot.settings_model import SearchSettings
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite_index_keeper import IndexFiller
+from bubbot.supervise import Pace, supervise
+
+
+@asynccontextmanager
+async def indexing(store: SqliteStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+    """Fills the index until the block ends. What goes wrong is logged and tried again, and is nobody else's trouble."""
+    if not settings.index:
+        await store.forget_index()
+        yield
+        return
+    filler = IndexFiller(store)
+    store.keeper = filler
+    task = group.create_task(supervise("search index", filler.run, Pace(random.random, longest=600.0)))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await filler.aclose()
