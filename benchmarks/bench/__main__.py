@@ -22,10 +22,11 @@ from benchmarks.bench.children import ChildFailed
 from benchmarks.bench.crowds import crowds
 from benchmarks.bench.fresh import build_all, fresh
 from benchmarks.bench.goals import goals
+from benchmarks.bench.indexing import indexing
 from benchmarks.bench.measure import Figures
 from benchmarks.bench.plan import Plan, machine
 from benchmarks.bench.report import report
-from benchmarks.bench.searching import searching
+from benchmarks.bench.searching import found, searching
 from benchmarks.bench.single import single
 from benchmarks.bench.talk import TurnFailed
 
@@ -40,6 +41,8 @@ def given() -> tuple[Plan, Path | None, Path | None]:
     parser.add_argument("--sessions", type=_numbers, default=usual.sessions, help="that talk at once, with commas")
     parser.add_argument("--turns", type=int, default=usual.turns, help="of all sessions in one round")
     parser.add_argument("--slow", type=float, default=usual.slow, help="milliseconds that the slow fsync takes longer")
+    parser.add_argument("--burst", type=float, default=usual.burst, help="seconds of appends beside the index")
+    parser.add_argument("--queries", type=int, default=usual.queries, help="of each class of searches; 0 for none")
     parser.add_argument("--scratch", type=Path, help="a folder for the tapes while they are measured, some GB at 1M")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     asked = parser.parse_args()
@@ -50,6 +53,8 @@ def given() -> tuple[Plan, Path | None, Path | None]:
         sessions=asked.sessions,
         turns=asked.turns,
         slow=asked.slow,
+        burst=asked.burst,
+        queries=asked.queries,
     )
     return plan, asked.json, asked.scratch
 
@@ -81,8 +86,11 @@ async def bench(
         "fresh": lambda here: fresh(plan, built, here),
         "single": lambda here: single(plan, built, here),
         "crowds": lambda here: crowds(plan, here),
+        "indexing": lambda here: indexing(plan, built, here),
         "search": lambda here: searching(plan, built, here),
     }
+    if plan.queries:
+        parts = {**parts, "found": lambda _: found(plan)}
     for name, work in parts.items():
         made[name] = await part(name, work)
         keep(made)

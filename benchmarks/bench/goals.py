@@ -38,7 +38,12 @@ class Goal:
 
 def goals(plan: Plan, figures: Figures) -> list[Goal]:
     """All of them, as far as the figures go."""
-    return [*_single(plan, figures), *_crowds(plan, figures["crowds"]), *_fresh(plan, figures["fresh"])]
+    return [
+        *_single(plan, figures),
+        *_crowds(plan, figures["crowds"]),
+        *_fresh(plan, figures["fresh"]),
+        *_index(plan, figures),
+    ]
 
 
 def _single(plan: Plan, figures: Figures) -> Iterator[Goal]:
@@ -74,6 +79,14 @@ def _crowds(plan: Plan, crowds: Figures) -> Iterator[Goal]:
         ratio(fast["whole turns"], fast["JSON lines"]),
         least=True,
     )
+
+
+def _index(plan: Plan, figures: Figures) -> Iterator[Goal]:
+    index = figures["search"]["indexes"][str(max(plan.sizes))]
+    yield Goal(
+        f"bytes of the index to those of the texts, {max(plan.sizes):,} entries", 1.2, index["bytes"] / index["texts"]
+    )
+    yield Goal("appends in a burst without filling the index to those with it", 1.1, figures["indexing"]["slowdown"])
 
 
 def _fresh(plan: Plan, fresh: Figures) -> Iterator[Goal]:

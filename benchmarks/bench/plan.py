@@ -13,7 +13,8 @@ from typing import Any
 class Plan:
     """`sizes`: entries of the one tape. `rounds`: times that everything takes its turn with its baselines. `times`: of one
     thing in one round. `sessions`: how many talk at once, each with `history` entries behind it, `turns` in one round over
-    all of them. `slow`: milliseconds that the slow fsync takes longer. `burst`: seconds of the burst of appends."""
+    all of them. `slow`: milliseconds that the slow fsync takes longer. `burst`: seconds of the burst of appends. `queries`:
+    of each class of the benchmark of searches; 0 for none."""
 
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     rounds: int = 7
@@ -25,6 +26,7 @@ class Plan:
     slow: float = 8.0
     opens: int = 5
     burst: float = 60.0
+    queries: int = 50
 
 
 def machine() -> dict[str, Any]:

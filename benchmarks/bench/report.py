@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.bench.goals import Goal
 from benchmarks.bench.measure import Figures, ratio
+from benchmarks.search.__main__ import table as search_table
+from benchmarks.search.measure import Row as SearchRow
 
 SAID = {True: "yes", False: "NO", None: "not measured"}
 
@@ -15,7 +17,9 @@ def report(figures: Figures, goals: Sequence[Goal]) -> str:
     parts = [
         _machine(figures),
         _single("One tape: half of the times under, 99 of 100 under, processor time (ms)", figures["single"]),
-        _single("Searching it (the same; `plain`: LIKE, or a comparison with every text)", figures["search"]),
+        _single("Searching it (the same; `plain`: LIKE, or a comparison with every text)", figures["search"]["sizes"]),
+        _index(figures),
+        *([search_table([SearchRow(**row) for row in figures["found"]["rows"]])] if "found" in figures else []),
         _crowds(figures["crowds"]),
         _fresh(figures),
         _goals(goals),
@@ -67,6 +71,20 @@ def _fresh(figures: Figures) -> str:
         numbers = [f"{row[name]:.1f}" for name in ("store", "bot", "memory", "peak")]
         lines.append([f"{int(size):,}", *numbers, f"{built['bytes']:.0f}", f"{built['seconds']:.1f}"])
     return f"A fresh process\n{table(lines)}"
+
+
+def _index(figures: Figures) -> str:
+    lines = [["", "filled in s", "entries a second", "to the texts"]]
+    for size, row in figures["search"]["indexes"].items():
+        share = f"{row['bytes'] / row['texts']:.2f}"
+        lines.append([f"{int(size):,}", f"{row['seconds']:.1f}", f"{row['rate']:.0f}", share])
+    burst, searches = figures["indexing"], figures["indexing"]["searches"]
+    said = (
+        f"A burst: {burst['without']['rate']:.0f} turns a second without filling, {burst['with']['rate']:.0f} with it, "
+        f"{burst['slowdown']:.2f} times; then {burst['behind']} entries behind, searched in {searches['p50']:.1f} ms "
+        f"({searches['worst']:.1f} at worst), caught up at {burst['rate']:.0f} entries a second."
+    )
+    return f"The search index\n{table(lines)}\n{said}"
 
 
 def _goals(goals: Sequence[Goal]) -> str:

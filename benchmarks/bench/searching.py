@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rapidfuzz import fuzz, process
 
 from benchmarks.bench import tapes, words
 from benchmarks.bench.baselines import RawSqlite
+from benchmarks.bench.filling import filled
 from benchmarks.bench.measure import Figures, Row
 from benchmarks.bench.plan import Plan
 from benchmarks.bench.talk import Talk, talking
+from benchmarks.search.measure import run
 from bubbot.views.search import SearchResult, SearchView
 
 SORTS = (
@@ -84,8 +86,9 @@ def _compare(texts: list[str], text: str) -> Callable[[], object]:
 
 
 async def searching(plan: Plan, built: dict[int, Path], folder: Path) -> Figures:
-    """By size: every sort, and its baseline under the same name with `, plain`."""
+    """By size: every sort with its baseline under the same name and `, plain`; and what the indexes came to."""
     made: Figures = {}
+    indexes: Figures = {}
     sorts, before = queries(), 0
     for size in plan.sizes:
         if before:
@@ -93,6 +96,8 @@ async def searching(plan: Plan, built: dict[int, Path], folder: Path) -> Figures
             sorts = {sort: text for sort, text in sorts.items() if known[sort]["p50"] * size / before < 1000 * PATIENCE}
         before = size
         home = tapes.copied(built[size], folder / f"search-{size}")
+        with_index(home)
+        indexes[str(size)] = await filled(home)
         raw = RawSqlite(home / "bubbot.db")
         try:
             async with talking(home) as talk:
@@ -103,4 +108,16 @@ async def searching(plan: Plan, built: dict[int, Path], folder: Path) -> Figures
                 made[str(size)] = {name: row.figures() for name, row in one.rows.items()}
         finally:
             raw.close()
-    return made
+    return {"sizes": made, "indexes": indexes}
+
+
+def with_index(home: Path) -> None:
+    """Switches the index of a home on."""
+    config = home / "config.toml"
+    config.write_text(config.read_text().replace("index = false", "index = true"))
+
+
+async def found(plan: Plan) -> Figures:
+    """What the benchmark of searches says: how much is found, by class, on real text."""
+    rows = await run(min(max(plan.sizes), LONG), queries=plan.queries)
+    return {"rows": [asdict(row) for row in rows]}

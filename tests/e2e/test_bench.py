@@ -21,7 +21,19 @@ from benchmarks.bench.talk import WITH_TOOLS, talking
 from bubbot.stores.sqlite import open_readonly
 from bubbot.tape.entry import Kind
 
-SHORT = Plan((200, 1_000), rounds=1, times=2, searches=1, sessions=(1, 4), history=200, turns=4, slow=2.0, opens=1)
+SHORT = Plan(
+    (200, 1_000),
+    rounds=1,
+    times=2,
+    searches=1,
+    sessions=(1, 4),
+    history=200,
+    turns=4,
+    slow=2.0,
+    opens=1,
+    burst=0.6,
+    queries=0,
+)
 WAIT = 60.0
 
 
@@ -40,7 +52,9 @@ async def test_every_row_is_measured_and_the_report_is_whole(tmp_path: Path) -> 
     lines = ["turn, JSON lines", "append, JSON lines"]
     rows = ["append", "append, raw", "fork and merge", "context", "context, raw", "memory", "info", "turn", *lines]
     for size in ("200", "1000"):
-        single, search, fresh = (figures[part][size] for part in ("single", "search", "fresh"))
+        single, search, fresh = (
+            part[size] for part in (figures["single"], figures["search"]["sizes"], figures["fresh"])
+        )
         assert set(single) == {*rows, "turn with two tools"}
         assert all(measured(row, "p50", "p99", "cpu") for row in single.values())
         assert set(search) == {name for sort in SORTS for name in (sort, f"{sort}, plain")}
@@ -52,7 +66,10 @@ async def test_every_row_is_measured_and_the_report_is_whole(tmp_path: Path) -> 
     judged = goals(SHORT, figures)
     said = report(json.loads(json.dumps(figures)), judged)
     assert all(one.name in said for one in judged)
-    assert len(judged) == 10
+    assert len(judged) == 12
+    assert measured(figures["search"]["indexes"]["1000"], "seconds", "rate", "bytes", "texts")
+    assert measured(figures["indexing"]["searches"], "p50", "worst")
+    assert figures["indexing"]["rate"] >= 0
     if "slow" in figures["crowds"]:
         fast, slow = (figures["crowds"][disk]["1"]["raw sqlite3"] for disk in ("fast", "slow"))
         assert slow["rate"] < 500, "a commit takes 2 ms at least"
