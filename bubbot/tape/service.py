@@ -71,16 +71,22 @@ class TapeService(TapeHandle):
     @property
     def kept(self) -> int:
         """Entries of the window that are kept in memory."""
-        return len(self._live.entries) if self._live else 0
+        return self._live.kept if self._live else 0
 
     def forget_window(self) -> None:
         """Reads the window anew for the next fork: somebody else has written to the tape."""
         self._live = None
 
     async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        """While a fork is open its parent stands still: the window is answered from memory."""
-        found = self._live.answer(query) if self._live else None
-        return (await self._store.fetch([query]))[0] if found is None else found
+        """While a fork is open its parent stands still: the window is answered from memory, and so is what was asked
+        before."""
+        live = self._live
+        found = live.answer(query) if live else None
+        if found is None:
+            found = (await self._store.fetch([query]))[0]
+            if live:
+                live.keep(query, found)
+        return found
 
     async def head(self) -> int:
         """The newest id; 0 for an empty tape."""

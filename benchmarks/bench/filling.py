@@ -1,0 +1,59 @@
+"""Filling a search index: at once, or in the background as the daemon does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from benchmarks.bench.measure import Figures
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.wiring import now
+
+
+async def filled(home: Path) -> Figures:
+    """Fills the index of a home: seconds, entries a second, bytes for each byte of text."""
+    async with opened(home) as store:
+        before, begun = await store.index_state(), time.perf_counter()
+        await fill(store)
+        took, state = time.perf_counter() - begun, await store.index_state()
+        assert state is not None
+        done = state.position - (before.position if before else 0)
+        return {"seconds": took, "rate": done / took, "bytes": state.bytes, "texts": state.texts}
+
+
+async def fill(store: SqliteStore) -> None:
+    """Fills the index until it holds everything."""
+    filler = IndexFiller(store)
+    try:
+        await filler.fill()
+    finally:
+        await filler.aclose()
+
+
+@asynccontextmanager
+async def filling(store: SqliteStore) -> AsyncIterator[None]:
+    """The index is filled in the background for the block, with the manners of the daemon, from the first moment on."""
+    filler = IndexFiller(store, Manners(start=0.0))
+    task = asyncio.create_task(filler.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await filler.aclose()
+
+
+@asynccontextmanager
+async def opened(home: Path) -> AsyncIterator[SqliteStore]:
+    """The store of a home for the block."""
+    store = await open_store(home / "bubbot.db", salt=os.urandom, now=now)
+    try:
+        yield store
+    finally:
+        await store.aclose()
