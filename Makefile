@@ -5,7 +5,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install test test-all proof check soak lock clean
+.PHONY: chat install test test-all proof check soak bench lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -23,6 +23,9 @@ check: $(VENV)/.dev  ## style, types and layers only
 
 soak: $(VENV)/.dev  ## the daemon under load, measured: some minutes; SOAK="--help" tells what it takes
 	@$(VENV)/bin/python -m benchmarks.soak $(SOAK)
+
+bench: $(VENV)/.dev  ## what everything costs beside plain baselines: up to half an hour; BENCH="--help" tells what it takes
+	@$(VENV)/bin/python -m benchmarks.bench $(BENCH)
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \

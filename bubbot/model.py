@@ -36,6 +36,10 @@ class ModelTraits:
     images: bool = False
 
 
+def _canonical(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as a provider sees it: `name` without dots, `parameters` as JSON Schema."""
@@ -43,11 +47,21 @@ class ToolSpec:
     name: str
     description: str
     parameters: JsonObject
+    text: str = field(init=False, repr=False, compare=False)
+    """`as_json` in its canonical form: made once, for it is part of every request."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _canonical(self.as_json()))
 
     def as_json(self) -> JsonObject:
         """The provider's form, `{"type": "function", "function": {...}}`."""
         function = {"name": self.name, "description": self.description, "parameters": thaw(self.parameters)}
         return {"type": "function", "function": function}
+
+
+def tools_text(tools: tuple[ToolSpec, ...]) -> str:
+    """The tool schemas as one canonical JSON list."""
+    return f"[{','.join(tool.text for tool in tools)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +75,9 @@ class ModelRequest:
 
     def as_bytes(self) -> bytes:
         """The canonical bytes of the whole request; equal bytes mean an equal request."""
-        body = {
-            "messages": [{"role": "system", "content": self.system}, *self.messages],
-            "tools": [tool.as_json() for tool in self.tools],
-            "parameters": self.parameters,
-        }
-        return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict).encode()
+        messages = _canonical([{"role": "system", "content": self.system}, *self.messages])
+        parameters, tools = _canonical(self.parameters), tools_text(self.tools)
+        return f'{{"messages":{messages},"parameters":{parameters},"tools":{tools}}}'.encode()
 
     def digest(self) -> str:
         """SHA-256 of `as_bytes`, in hex."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from bubbot.channel import Role
 from bubbot.errors import EntryNotFound
 from bubbot.memory import MemoryZone
-from bubbot.model import Model, ModelRequest, ModelTraits, ToolSpec
+from bubbot.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.runtime.prompt import PromptSettings, render
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
@@ -121,11 +121,6 @@ def room(size: int) -> int:
 def fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
     """About how many tokens of a request no selector can cut."""
     return estimate_tokens(system) + estimate_tokens(tools_text(tools))
-
-
-def tools_text(tools: tuple[ToolSpec, ...]) -> str:
-    """The tool schemas as they are kept beside the tape, by digest."""
-    return json.dumps([tool.as_json() for tool in tools], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def tools_from(text: str) -> tuple[ToolSpec, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from bubbot.channel import StepEnded, TextShown
 from bubbot.errors import ModelAnsweredNothing, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.model import ModelReply, TextDelta, ToolCall
+from bubbot.model import ModelReply, TextDelta, ToolCall, tools_text
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import CallRunner, Repeats, clean
-from bubbot.runtime.compose import Composed, Composer, tools_text
+from bubbot.runtime.compose import Composed, Composer
 from bubbot.runtime.fitting import Fitting
 from bubbot.runtime.metering import Heard, Meter, Unmetered
 from bubbot.runtime.preview import Show, ShownText, show_nothing

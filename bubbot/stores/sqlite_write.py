@@ -12,7 +12,7 @@ from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.sqlite_rows import INSERT, READ, from_row, tape_number, to_row
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import GENESIS
-from bubbot.tape.entry import TapeEntry, thaw
+from bubbot.tape.entry import TapeEntry, encode
 from bubbot.tape.store import Batch, ForkRecord, Reset
 
 Salt: TypeAlias = Callable[[int], bytes]
@@ -37,6 +37,13 @@ class _End:
     chain: bytes
 
 
+@dataclass
+class _Place:
+    """The newest global position; within one transaction nobody else moves it."""
+
+    seq: int
+
+
 def _end(conn: sqlite3.Connection, tape: int) -> _End:
     row = conn.execute(
         "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape,)
@@ -46,25 +53,29 @@ def _end(conn: sqlite3.Connection, tape: int) -> _End:
 
 def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
     """Appends the batches; the caller's transaction makes them one."""
-    stored = []
+    stored: list[tuple[TapeEntry, ...]] = []
+    place = _Place(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
         end = _end(conn, -1 if number is None else number)
         if batch.expect_head is not None and end.head != batch.expect_head:
             raise TapeConflict(f"{batch.tape} has entries to {end.head}, not to {batch.expect_head}")
-        stored.append(tuple([_place(conn, batch, end, entry, salt) for entry in batch.entries]))
+        stored.append(tuple([_place(conn, batch, (end, place), entry, salt) for entry in batch.entries]))
     return stored
 
 
-def _place(conn: sqlite3.Connection, batch: Batch, end: _End, entry: TapeEntry, salt: Salt) -> TapeEntry:
+def _place(
+    conn: sqlite3.Connection, batch: Batch, ends: tuple[_End, _Place], entry: TapeEntry, salt: Salt
+) -> TapeEntry:
+    end, place = ends
     known = None if entry.key is None else _under_key(conn, batch.tape, end.tape, entry.key)
     if known is not None:
         if batch.keep_first or known.erased or known.same_content(entry):
             return known
         raise TapeConflict(f"{batch.tape} already has other content under the key {entry.key} (entry {known.id})")
     stored = entry.stored(end.head + 1)
-    position = conn.execute("SELECT coalesce(max(seq), 0) + 1 FROM entries").fetchone()[0]
-    row = to_row(stored, seq=position, tape=end.tape, previous=end.chain, salt=salt(16))
+    place.seq += 1
+    row = to_row(stored, seq=place.seq, tape=end.tape, previous=end.chain, salt=salt(16))
     conn.execute(INSERT, row)
     end.head, end.chain = stored.id, row[-1]
     return stored
@@ -155,7 +166,7 @@ def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], ho
     conn.executemany(
         "INSERT INTO fork_batches (fork, place, tape, keep_first, entries) VALUES (?, ?, ?, ?, ?)",
         [
-            (fork, place, batch.tape, int(batch.keep_first), json.dumps([_as_json(entry) for entry in batch.entries]))
+            (fork, place, batch.tape, int(batch.keep_first), f"[{','.join(map(_as_json, batch.entries))}]")
             for place, batch in enumerate(staged, row[0])
         ],
     )
@@ -207,14 +218,9 @@ def _reset_of(text: str | None) -> Reset | None:
     return Reset(kept["archive"], erase=kept["erase"], also=tuple((name, tuple(ids)) for name, ids in kept["also"]))
 
 
-def _as_json(entry: TapeEntry) -> dict[str, Any]:
-    return {
-        "kind": str(entry.kind),
-        "payload": thaw(entry.payload),
-        "meta": thaw(entry.meta),
-        "date": entry.date,
-        "key": entry.key,
-    }
+def _as_json(entry: TapeEntry) -> str:
+    kept = {"kind": entry.kind, "payload": entry.payload, "meta": entry.meta, "date": entry.date, "key": entry.key}
+    return encode(kept)
 
 
 def _from_json(item: dict[str, Any]) -> TapeEntry:

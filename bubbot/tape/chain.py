@@ -12,6 +12,9 @@ GENESIS = bytes(32)
 """The chain value before the first entry."""
 
 
+_HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # kept: `json.dumps` would make one each time
+
+
 def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
     """SHA-256 over the salt and the exact stored texts. The salt keeps an erased short text from being guessed.
 
@@ -27,7 +30,7 @@ def _bytes(text: str) -> bytes:
 
 def link(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
     """The chain value of an entry: SHA-256 over the one before and everything that erasure leaves standing."""
-    head = json.dumps([entry_id, kind, date, key, digest.hex()], ensure_ascii=False, separators=(",", ":"))
+    head = _HEAD.encode([entry_id, kind, date, key, digest.hex()])
     return sha256(previous + _bytes(head)).digest()
 
 

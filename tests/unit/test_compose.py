@@ -11,9 +11,9 @@ import pytest
 
 from bubbot.channel import Role, Sender
 from bubbot.memory import MemoryZone
-from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec
+from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.compose import Composed, Composer, ComposeSettings, rebuilt, tools_from, tools_text
+from bubbot.runtime.compose import Composed, Composer, ComposeSettings, rebuilt, tools_from
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore

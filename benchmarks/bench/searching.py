@@ -1,0 +1,95 @@
+"""Searching one tape: the search of bubbot beside a scan by LIKE and a comparison with every text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rapidfuzz import fuzz, process
+
+from benchmarks.bench import tapes, words
+from benchmarks.bench.baselines import RawSqlite
+from benchmarks.bench.measure import Figures, Row
+from benchmarks.bench.plan import Plan
+from benchmarks.bench.talk import Talk, talking
+from bubbot.views.search import SearchResult, SearchView
+
+SORTS = (
+    "a frequent word",
+    "a rare word",
+    "a part of a word",
+    "two Chinese characters",
+    "two misspelt words",
+    "nothing",
+)
+SPELLING = "two misspelt words"
+
+
+def queries() -> Mapping[str, str]:
+    """What is looked for, by its sort."""
+    known = words.Words().known
+    frequent, rare = known[40], known[15_000]
+    return {
+        SORTS[0]: frequent,
+        SORTS[1]: rare,
+        SORTS[2]: rare[1:-1],
+        SORTS[3]: "篱笆",
+        SORTS[4]: f"{_misspelt(known[300])} {_misspelt(known[420])}",
+        SORTS[5]: "xylophonequartz",
+    }
+
+
+def _misspelt(word: str) -> str:
+    """Two letters in the middle change places."""
+    at = len(word) // 2
+    return f"{word[: at - 1]}{word[at]}{word[at - 1]}{word[at + 1 :]}"
+
+
+@dataclass
+class Searches:
+    """A tape that is searched, and its baselines."""
+
+    size: int
+    talk: Talk
+    raw: RawSqlite
+    rows: dict[str, Row]
+
+    async def round(self, times: int) -> None:
+        """Every sort once round."""
+        tape, name = self.talk.tape(), tapes.name(0)
+        texts = self.raw.texts(name)
+        for sort, text in queries().items():
+
+            async def search(text: str = text) -> SearchResult:
+                return await tape.read(SearchView(text))
+
+            await self.rows[sort].take(times, search)
+            scan = _compare(texts, text) if sort == SPELLING else _like(self.raw, name, text)
+            self.rows[f"{sort}, plain"].take_plain(1 if self.size > 100_000 else times, scan)
+
+
+def _like(raw: RawSqlite, name: str, text: str) -> Callable[[], object]:
+    return lambda: raw.like(name, text)
+
+
+def _compare(texts: list[str], text: str) -> Callable[[], object]:
+    return lambda: process.extract(text, texts, scorer=fuzz.partial_ratio, limit=20)
+
+
+async def searching(plan: Plan, built: dict[int, Path], folder: Path) -> Figures:
+    """By size: every sort, and its baseline under the same name with `, plain`."""
+    made: Figures = {}
+    for size in plan.sizes:
+        home = tapes.copied(built[size], folder / f"search-{size}")
+        raw = RawSqlite(home / "bubbot.db")
+        try:
+            async with talking(home) as talk:
+                one = Searches(size, talk, raw, defaultdict(Row))
+                for _ in range(plan.searches if size <= 100_000 else min(plan.searches, 2)):
+                    await one.round(2)
+                made[str(size)] = {name: row.figures() for name, row in one.rows.items()}
+        finally:
+            raw.close()
+    return made

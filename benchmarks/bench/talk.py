@@ -1,0 +1,72 @@
+"""A bot without a channel that is talked with: the runtime, its tools and its store, as in the daemon."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from benchmarks.bench.tapes import name, session
+from benchmarks.bench.words import TOOLS, WINDOW, Words
+from benchmarks.soak.direct import CHANNEL, NoChannel
+from bubbot.channel import Inbound, Sender
+from bubbot.gateway.line import Line, LineRules
+from bubbot.home import Home
+from bubbot.settings import load
+from bubbot.tape.service import TapeService
+from bubbot.turn import Accepted, TurnResult
+from bubbot.wiring import App, Wrap, open_bot
+from bubbot.wiring_lines import Maker
+
+SENT = "2026-11-22T10:00:00+00:00"
+PLAIN = "How do things stand with the garden, and is there news of the fence?"
+WITH_TOOLS = f"Please {TOOLS}: how do things stand with the garden?"
+
+
+class TurnFailed(Exception):
+    """A turn did not end in an answer: what was measured means nothing."""
+
+
+class Talk:
+    """A bot, and what people say to it."""
+
+    def __init__(self, app: App, seed: int = 11) -> None:
+        self.app = app
+        self.words = Words(seed)
+        self._ids = itertools.count(1)
+
+    def tape(self, chat: int = 0) -> TapeService:
+        """The tape of a chat, past the runtime."""
+        return self.app.tape(session(chat))
+
+    async def say(self, chat: int = 0, text: str = PLAIN) -> TurnResult:
+        """One whole turn."""
+        one = next(self._ids)
+        inbound = Inbound(CHANNEL, str(one), str(chat), Sender("1", "Ann"), text, SENT)
+        result = await self.app.runtime.submit(Accepted(one, inbound))
+        self.app.held.clear()
+        if result.status != "answered":
+            raise TurnFailed(f"a turn ended as {result.status}: {result.text}")
+        return result
+
+    async def new_window(self, chat: int = 0) -> None:
+        """A window of 50 entries, so that what is measured does not hang on how much was measured before."""
+        async with self.app.runtime.exclusive(session(chat)):
+            tape = self.tape(chat)
+            anchor = await tape.handoff("phase/next", {"summary": "The garden and the fence."})
+            made = [entry for number in range(WINDOW // 8 + 1) for entry in self.words.turn(number)]
+            await tape.append(made[: WINDOW - (await tape.head() - anchor.id)])
+
+
+@asynccontextmanager
+async def talking(home: Path) -> AsyncIterator[Talk]:
+    """A bot on this home for the block."""
+
+    async def lines(maker: Maker) -> list[Line]:
+        return [await maker.line(NoChannel(), LineRules(room=None), hold=True)]
+
+    async with open_bot(load(home=home), Home(home), lines, Wrap()) as app:
+        assert app.tape(session(0)).name == name(0), "the home was made for another workspace"
+        yield Talk(app)
+        await app.runtime.idle()

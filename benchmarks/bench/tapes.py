@@ -1,0 +1,72 @@
+"""Long tapes, written through the real store in big batches, and copies of them to measure on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.bench import words
+from benchmarks.soak.direct import CHANNEL
+from benchmarks.soak.parts import configured
+from bubbot.stores.sqlite import open_store
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.service import session_tape
+from bubbot.tape.store import Batch
+from bubbot.wiring import now
+
+BATCH = 8_000
+"""Entries in one transaction."""
+WORKSPACE = "bench"
+
+
+def session(chat: int) -> str:
+    """The session of a chat."""
+    return f"{CHANNEL}:{chat}"
+
+
+def name(chat: int) -> str:
+    """The tape of a chat."""
+    return session_tape(WORKSPACE, session(chat))
+
+
+async def build(home: Path, entries: int, chats: int = 1) -> float:
+    """A home with a tape of so many entries for each chat; seconds it took."""
+    configured(home, words.script(), {})
+    begun, vocabulary = time.perf_counter(), words.Words()
+    store = await open_store(home / "bubbot.db", salt=os.urandom, now=now)
+    try:
+        await store.workspace(WORKSPACE)
+        for chat in range(chats):
+            made = words.tape(entries, vocabulary)
+            for batch in _batches(made):
+                await store.append([Batch(name(chat), batch)])
+    finally:
+        await store.aclose()
+    return time.perf_counter() - begun
+
+
+def _batches(entries: Iterator[TapeEntry]) -> Iterator[tuple[TapeEntry, ...]]:
+    while batch := tuple(islice(entries, BATCH)):
+        yield batch
+
+
+def copied(home: Path, to: Path) -> Path:
+    """A copy of a home whose database is closed."""
+    shutil.copytree(home, to)
+    return to
+
+
+def bytes_of(home: Path) -> int:
+    """Of the database."""
+    return sum(path.stat().st_size for path in home.glob("bubbot.db*"))
+
+
+def write_lines(path: Path, entries: int) -> None:
+    """The same tape as a file of JSON lines."""
+    with path.open("wb") as file:
+        for place, entry in enumerate(words.tape(entries, words.Words()), 1):
+            file.write(words.line(entry.stored(place)))
