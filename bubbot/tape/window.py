@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from bubbot.tape.entry import TapeEntry
-from bubbot.tape.query import EntryFinder, Opening, TapeQuery, Window, arrange, matcher
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.query import EntryFinder, Opening, TapeQuery, Whole, Window, Zone, arrange, matcher
 
 LIMIT = 20_000
 """Entries kept at most; a longer window is read from the store each time."""
+ANSWERS = 16
+"""Answers from beyond the window that are kept at most; a turn asks the same few again and again."""
+FEW = 100
+"""Entries that a question may ask for so that its answer is kept."""
 
 
 @dataclass
@@ -23,6 +27,12 @@ class LiveWindow:
     opening: TapeEntry
     entries: list[TapeEntry]
     head: int
+    _answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> int:
+        """How many entries it holds."""
+        return len(self.entries) + sum(map(len, self._answers.values()))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """What the query finds, where the window can tell; None where the store has to."""
@@ -33,8 +43,14 @@ class LiveWindow:
             case Opening():
                 found = [self.opening] if wanted.passes(self.opening) else []
             case _:
-                return None
+                return self._answers.get(query)
         return tuple(arrange(found, query))
+
+    def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
+        """Keeps the store's answer where later appends say how it changes: the newest of a name, a sealed zone."""
+        newest = max((entry.id for entry in found), default=0)
+        if len(self._answers) < ANSWERS and newest <= self.head and _is_standing(query):
+            self._answers[query] = found
 
     def extended(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
         """The window after these appends; None where they open another one, leave a gap, or grow it too long."""
@@ -42,6 +58,31 @@ class LiveWindow:
             return self
         if entries[0].id != self.head + 1 or EntryFinder(entries).opening() is not None:
             return None
+        self._answers = {
+            query: after
+            for query, found in self._answers.items()
+            if (after := _continued(query, found, entries)) is not None
+        }
         self.entries += entries
         self.head = entries[-1].id
         return self if len(self.entries) <= LIMIT else None
+
+
+def _is_standing(query: TapeQuery) -> bool:
+    """Whether `_continued` can tell what becomes of its answer, and few others are like it."""
+    if query.text or query.keys or query.since or query.until:
+        return False
+    newest = isinstance(query.part, Whole) and query.newest and bool(query.names)
+    return isinstance(query.part, Zone) or (newest and query.limit is not None and 0 < query.limit <= FEW)
+
+
+def _continued(
+    query: TapeQuery, found: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
+) -> tuple[TapeEntry, ...] | None:
+    """The answer after these appends; None where it has to be asked for anew."""
+    if isinstance(query.part, Zone):
+        seals = query.part.seal
+        return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else found
+    wanted = matcher(query)
+    newer = tuple([entry for entry in reversed(entries) if wanted.passes(entry)])
+    return (newer + found)[: query.limit] if newer else found
