@@ -12,8 +12,8 @@ LIMIT = 20_000
 """Entries kept at most; a longer window is read from the store each time."""
 ANSWERS = 16
 """Answers from beyond the window that are kept at most; a turn asks the same few again and again."""
-FEW = 100
-"""Entries that a question may ask for so that its answer is kept."""
+ANSWER = 500
+"""Entries of such an answer at most."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class LiveWindow:
     def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
         """Keeps the store's answer where later appends say how it changes: the newest of a name, a sealed zone."""
         newest = max((entry.id for entry in found), default=0)
-        if len(self._answers) < ANSWERS and newest <= self.head and _is_standing(query):
+        if len(self._answers) < ANSWERS and len(found) <= ANSWER and newest <= self.head and _is_standing(query):
             self._answers[query] = found
 
     def extended(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
@@ -73,7 +73,7 @@ def _is_standing(query: TapeQuery) -> bool:
     if query.text or query.keys or query.since or query.until:
         return False
     newest = isinstance(query.part, Whole) and query.newest and bool(query.names)
-    return isinstance(query.part, Zone) or (newest and query.limit is not None and 0 < query.limit <= FEW)
+    return isinstance(query.part, Zone) or (newest and query.limit is not None and 0 < query.limit <= ANSWER)
 
 
 def _continued(
