@@ -214,12 +214,14 @@ async def open_bot(
         store = wrap.store(opened)
         models = [choose_models(settings, home, wrap.model)]
         stack.push_async_callback(_close, models)
+        books = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
         commands: list[CommandInfo] = []
         given, texts = Given(now, new_id), _texts(settings)
         maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given)
         by_name = {line.channel.name: line for line in await lines(maker)}
         purse = await open_purse(settings, maker.service, given, by_name, texts)
+        books.push_async_callback(purse.budget.written)
         kept = timekeeping(maker.service(SCHEDULE_TAPE), by_name, settings, texts, given)
         shared = Shared(home, by_name, texts, kept, Places(turns_at_once(settings)), given, wrap.tools)
         deps, toolbox = make_turns(settings, shared, models[0], purse)

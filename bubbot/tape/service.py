@@ -58,6 +58,11 @@ class TapeService(TapeHandle):
         self._live = None
         return (await self._store.append([batch, *others]))[0]
 
+    async def append_along(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+        """Appends a batch that nobody waits for (see `TapeStore.append_along`)."""
+        self._live = None
+        return (await self._store.append_along([Batch(self.name, tuple(map(self._stamped, entries)))]))[0]
+
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Appends a batch if the newest id is still `head`. Raises `TapeConflict`."""
         batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), expect_head=head)
