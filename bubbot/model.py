@@ -66,18 +66,23 @@ def tools_text(tools: tuple[ToolSpec, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call. `messages` are chat messages without the system prompt; `parameters` are sampling settings."""
+    """One model call. `messages` are chat messages without the system prompt; `parameters` are sampling settings.
+
+    `texts`: the messages as canonical JSON, where somebody has them already; they go with these messages alone.
+    """
 
     system: str
     messages: tuple[JsonObject, ...]
     tools: tuple[ToolSpec, ...] = ()
     parameters: JsonObject = field(default_factory=dict)
+    texts: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def as_bytes(self) -> bytes:
         """The canonical bytes of the whole request; equal bytes mean an equal request."""
-        messages = _canonical([{"role": "system", "content": self.system}, *self.messages])
+        system = _canonical({"role": "system", "content": self.system})
+        messages = ",".join((system, *(self.texts or map(_canonical, self.messages))))
         parameters, tools = _canonical(self.parameters), tools_text(self.tools)
-        return f'{{"messages":{messages},"parameters":{parameters},"tools":{tools}}}'.encode()
+        return f'{{"messages":[{messages}],"parameters":{parameters},"tools":{tools}}}'.encode()
 
     def digest(self) -> str:
         """SHA-256 of `as_bytes`, in hex."""

@@ -33,6 +33,32 @@ class Kind(StrEnum):
 
 def freeze(value: object, where: str = "payload") -> Any:
     """A deeply immutable copy of a JSON value. Raises `EntryInvalid` naming the place of what is not JSON."""
+    try:
+        return _frozen(value)
+    except (TypeError, UnicodeEncodeError):
+        return _frozen_with_care(value, where)
+
+
+def _frozen(value: Any) -> Any:
+    """As `freeze`, for values of the usual types, without looking where each one stands. Raises `TypeError`."""
+    kind = type(value)
+    if kind is str:
+        value.encode()
+        return value
+    if kind is dict or kind is MappingProxyType:
+        for name in value:
+            if type(name) is not str:
+                raise TypeError
+            name.encode()
+        return MappingProxyType({name: _frozen(item) for name, item in value.items()})
+    if kind is list or kind is tuple:
+        return tuple([_frozen(item) for item in value])
+    if value is None or kind is int or kind is bool or (kind is float and isfinite(value)):
+        return value
+    raise TypeError
+
+
+def _frozen_with_care(value: object, where: str) -> Any:
     match value:
         case None | bool() | int():
             return value
@@ -52,20 +78,21 @@ def freeze(value: object, where: str = "payload") -> Any:
             for name in value:
                 if not isinstance(name, str):
                     raise EntryInvalid(f"{where} has the key {name!r}: keys of an object are strings")
-                freeze(name, f"a key of {where}")
-            return MappingProxyType({name: freeze(item, f"{where}.{name}") for name, item in value.items()})
+                _frozen_with_care(name, f"a key of {where}")
+            return MappingProxyType({name: _frozen_with_care(item, f"{where}.{name}") for name, item in value.items()})
         case list() | tuple():
-            return tuple(freeze(item, f"{where}[{index}]") for index, item in enumerate(value))
+            return tuple(_frozen_with_care(item, f"{where}[{index}]") for index, item in enumerate(value))
         case _:
             raise EntryInvalid(f"{where} is a {type(value).__name__}: only JSON values can be stored")
 
 
 def thaw(value: Any) -> Any:
     """A mutable copy made of dicts and lists, fit for `json.dumps` and for libraries that want plain data."""
-    if isinstance(value, str):  # most values are, and the test for a mapping is slow
+    kind = type(value)
+    if kind is str:  # most values are, and the test for a mapping is slow
         return value
-    if isinstance(value, Mapping):
-        return {name: thaw(item) for name, item in value.items()}
+    if kind is dict or kind is MappingProxyType or isinstance(value, Mapping):
+        return {name: item if type(item) is str else thaw(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [thaw(item) for item in value]
     return value
@@ -96,6 +123,7 @@ class TapeEntry:
 
     `payload` and `meta` are frozen deep at construction, so the caller's objects are never shared or changed.
     `key` makes an append idempotent. `erased`: the content was erased on request; payload and meta are empty.
+    `made` is what views have made of the entry alone, so that they need not make it again.
     """
 
     kind: str
@@ -105,6 +133,7 @@ class TapeEntry:
     key: str | None = None
     id: int = 0
     erased: bool = False
+    made: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -112,13 +141,14 @@ class TapeEntry:
             object.__setattr__(self, "meta", freeze(self.meta, "meta"))
         except RecursionError as error:
             raise EntryInvalid("the payload or meta is nested too deeply to be stored") from error
-        for name in ("kind", "key"):
-            freeze(getattr(self, name), name)
+        if type(self.kind) is not Kind:
+            freeze(self.kind, "kind")
+        freeze(self.key, "key")
 
     @property
     def name(self) -> str | None:
         """The name of an anchor or event; None for other kinds."""
-        found = self.payload.get("name") if self.kind in (Kind.ANCHOR, Kind.EVENT) else None
+        found = self.payload.get("name") if self.kind in _NAMED else None
         return found if isinstance(found, str) else None
 
     @property
@@ -149,6 +179,7 @@ class TapeEntry:
         copy = object.__new__(TapeEntry)
         for name in _FIELDS:
             object.__setattr__(copy, name, changes[name] if name in changes else getattr(self, name))
+        object.__setattr__(copy, "made", {})
         return copy
 
     @classmethod
@@ -160,6 +191,7 @@ class TapeEntry:
         values = (kind, _seal(payload), _seal(meta), date, key, entry_id, False)
         for name, value in zip(_FIELDS, values, strict=True):
             object.__setattr__(entry, name, value)
+        object.__setattr__(entry, "made", {})
         return entry
 
     def text(self) -> str:
@@ -167,6 +199,7 @@ class TapeEntry:
         return "\n".join(_strings(self.payload))
 
 
+_NAMED = (Kind.ANCHOR, Kind.EVENT)
 _FIELDS = ("kind", "payload", "meta", "date", "key", "id", "erased")
 
 

@@ -176,6 +176,9 @@ def inside(entry_id: int, spans: Iterable[Span]) -> bool:
     return any(low <= entry_id and (high is None or entry_id <= high) for low, high in spans)
 
 
+_NAMED = (Kind.ANCHOR, Kind.EVENT)
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """The filters of a query, ready to be asked entry by entry."""
@@ -188,7 +191,7 @@ class Matcher:
         query = self.query
         if query.kinds and entry.kind not in query.kinds:
             return False
-        if query.names and entry.kind in (Kind.ANCHOR, Kind.EVENT) and entry.name not in query.names:
+        if query.names and entry.kind in _NAMED and entry.name not in query.names:
             return False
         if query.keys and entry.key not in query.keys:
             return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import moment
 from bubbot.views.attachments import IMAGE_BYTES, is_attached, limited, shown_images, worded
@@ -39,10 +39,18 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A chat message and the ids of the entries it was made of."""
+    """A chat message and the ids of the entries it was made of. `text` is the message as canonical JSON, `size` its
+    bytes: written once, for they are needed in every step."""
 
     message: JsonObject
     ids: tuple[int, ...]
+    text: str = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        text = canonical(self.message)
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "size", len(text.encode(errors="replace")))
 
 
 def anchor_line(entry: TapeEntry) -> str:
@@ -66,7 +74,9 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
         if entry.kind == Kind.TOOL_CALL:
             shown += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
-            shown += _message(entry, style)
+            if (found := entry.made.get(("message", style.stamps))) is None:
+                found = entry.made["message", style.stamps] = _message(entry, style.stamps)
+            shown += found
         elif correction := correction_of(entry):
             shown += _correction(entry.id, correction)
     return _seen(shown, style)
@@ -76,9 +86,11 @@ def _seen(shown: Sequence[Shown], style: Style) -> tuple[Shown, ...]:
     """The newest images as references that become images, all others in words."""
     messages = [one.message for one in shown]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
-    return tuple(
-        Shown(limited(one.message, place, places, sees=style.images > 0), one.ids) for place, one in enumerate(shown)
-    )
+    seen: list[Shown] = []
+    for place, one in enumerate(shown):
+        message = limited(one.message, place, places, sees=style.images > 0)
+        seen.append(one if message is one.message else Shown(message, one.ids))
+    return tuple(seen)
 
 
 def correction_of(entry: TapeEntry) -> JsonObject | None:
@@ -105,7 +117,7 @@ def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) ->
     return (Shown(joined, (opening.id, *first.ids)), *shown[1:])
 
 
-def _message(entry: TapeEntry, style: Style) -> list[Shown]:
+def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
     if role == "system":
@@ -117,15 +129,15 @@ def _message(entry: TapeEntry, style: Style) -> list[Shown]:
     if not content:
         return []
     if role == "user":
-        content = _headed(_head(entry, style), content)
+        content = _headed(_head(entry, stamps), content)
     kept = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
     return [Shown({"role": role, "content": content, **kept}, (entry.id,))]
 
 
-def _head(entry: TapeEntry, style: Style) -> str:
+def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     """When a message was written, by whom where several people write, and what it replies to."""
-    at = moment(entry.date) if style.stamps is not None else None
-    head = f"[{at.astimezone(style.stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
+    at = moment(entry.date) if stamps is not None else None
+    head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
         head += f"{_name(sender)}: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
@@ -172,6 +184,14 @@ def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
     """The assistant message with its calls, then one tool message for each call, in order."""
     if not calls:
         return []
+    known, made = entry.made.get("exchange", ((), ()))
+    if known != calls:
+        made = _made_of(entry, calls)
+        entry.made["exchange"] = calls, made
+    return list(made)
+
+
+def _made_of(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
     content = entry.payload.get("content")
     text = content if isinstance(content, str) else ""
     replay = {"replay": thaw(entry.payload["replay"])} if "replay" in entry.payload else {}
