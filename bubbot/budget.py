@@ -67,6 +67,9 @@ class Limit:
         return self.tokens_day if is_day else self.tokens_month
 
 
+_NONE = Limit()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
@@ -88,7 +91,7 @@ class Plan:
         """The limit that holds for one; None where there is none."""
         found = self.limits.get((scope, name))
         found = found if found is not None or scope == BOT else self.limits.get((scope, EACH))
-        return None if found == Limit() else found
+        return None if found is None or found == _NONE else found
 
 
 class TellOwner(Protocol):
@@ -248,7 +251,8 @@ class Budget:
 
     def _limited(self, hold: Hold) -> list[Key]:
         """The totals of a call that have a limit."""
-        return [key for key in hold.totals() if self.plan.limit(key.scope, key.name) is not None]
+        scopes = [one for one in hold.scopes() if self.plan.limit(*one) is not None]
+        return [Key(*one, period) for one in scopes for period in (hold.day, hold.day[:7])]
 
     def _must_wait(self, hold: Hold, keys: Sequence[Key]) -> bool:
         """Whether calls under way hold all that is left of these. Raises `BudgetSpent` where one is spent."""
@@ -337,12 +341,13 @@ class Budget:
 
     async def _tell_owner(self, hold: Hold) -> None:
         """At most once for each budget and period, and for each model without a price that a budget should count."""
-        for key in self._limited(hold):
+        limited = self._limited(hold)
+        for key in limited:
             for measure, share in self._shares(key):
                 if Warned(key, measure) not in self._books.warned:
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     await self._warn(event(WARNED, data, key=f"warned:{self._new_id()}"), self._near(key, share))
-        limits = [self.plan.limit(*one) for one in hold.scopes()]
+        limits = [self.plan.limit(key.scope, key.name) for key in limited]
         priced = any(one is not None and (one.day is not None or one.month is not None) for one in limits)
         if hold.nano is None and priced and hold.model not in self._books.unpriced:
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")

@@ -145,7 +145,7 @@ async def pictured(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]
 
     An image whose bytes are gone (erased, or imported without them) is said in words.
     """
-    if not any(images_in(message) for message in request.messages):
+    if not any(type(message["content"]) is not str and images_in(message) for message in request.messages):
         return request
     messages = tuple([await _pictured(message, blob) for message in request.messages])
     return replace(request, messages=messages, texts=())

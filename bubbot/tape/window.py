@@ -32,24 +32,25 @@ class LiveWindow:
     @property
     def kept(self) -> int:
         """How many entries it holds."""
-        return len(self.entries) + sum(map(len, self._answers.values()))
+        others = [found for query, found in self._answers.items() if not isinstance(query.part, Window)]
+        return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """What the query finds, where the window can tell; None where the store has to."""
+        known = self._answers.get(query)
+        if known is not None or not isinstance(query.part, (Window, Opening)):
+            return known
         wanted = matcher(query)
-        match query.part:
-            case Window():
-                found = [entry for entry in self.entries if wanted.passes(entry)]
-            case Opening():
-                found = [self.opening] if wanted.passes(self.opening) else []
-            case _:
-                return self._answers.get(query)
-        return tuple(arrange(found, query))
+        entries = self.entries if isinstance(query.part, Window) else [self.opening]
+        found = tuple(arrange([entry for entry in entries if wanted.passes(entry)], query))
+        self.keep(query, found)
+        return found
 
     def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
-        """Keeps the store's answer where later appends say how it changes: the newest of a name, a sealed zone."""
+        """Keeps an answer where later appends say how it changes: the newest of a name, a sealed zone, the window."""
+        few = len(found) <= ANSWER or isinstance(query.part, Window)
         newest = max((entry.id for entry in found), default=0)
-        if len(self._answers) < ANSWERS and len(found) <= ANSWER and newest <= self.head and _is_standing(query):
+        if len(self._answers) < ANSWERS and few and newest <= self.head and _is_standing(query):
             self._answers[query] = found
 
     def extended(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
@@ -72,8 +73,12 @@ def _is_standing(query: TapeQuery) -> bool:
     """Whether `_continued` can tell what becomes of its answer, and few others are like it."""
     if query.text or query.keys or query.since or query.until:
         return False
-    newest = isinstance(query.part, Whole) and query.newest and bool(query.names)
-    return isinstance(query.part, Zone) or (newest and query.limit is not None and 0 < query.limit <= ANSWER)
+    match query.part:
+        case Window():
+            return not query.newest and query.limit is None
+        case Whole():
+            return query.newest and bool(query.names) and query.limit is not None and 0 < query.limit <= ANSWER
+    return isinstance(query.part, Zone)
 
 
 def _continued(
@@ -84,5 +89,5 @@ def _continued(
         seals = query.part.seal
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else found
     wanted = matcher(query)
-    newer = tuple([entry for entry in reversed(entries) if wanted.passes(entry)])
-    return (newer + found)[: query.limit] if newer else found
+    newer = tuple([entry for entry in entries if wanted.passes(entry)])
+    return found + newer if isinstance(query.part, Window) else (newer[::-1] + found)[: query.limit]

@@ -65,7 +65,8 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
     a call without a result gets one that says so, a result without a call is left out. Hidden, empty and
     unreadable messages are left out.
     """
-    hidden = {data["corrects"] for data in map(correction_of, entries) if data and data.get("hide")}
+    corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
+    hidden = {data["corrects"] for data in corrections.values() if data.get("hide")}
     exchanges = paired(entries, hidden)
     shown: list[Shown] = []
     for entry in entries:
@@ -77,13 +78,15 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
             if (found := entry.made.get(("message", style.stamps))) is None:
                 found = entry.made["message", style.stamps] = _message(entry, style.stamps)
             shown += found
-        elif correction := correction_of(entry):
-            shown += _correction(entry.id, correction)
+        elif entry.id in corrections:
+            shown += _correction(entry.id, corrections[entry.id])
     return _seen(shown, style)
 
 
 def _seen(shown: Sequence[Shown], style: Style) -> tuple[Shown, ...]:
     """The newest images as references that become images, all others in words."""
+    if all(type(one.message["content"]) is str for one in shown):
+        return tuple(shown)
     messages = [one.message for one in shown]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
     seen: list[Shown] = []
