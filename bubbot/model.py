@@ -36,8 +36,11 @@ class ModelTraits:
     images: bool = False
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict)
+
+
 def _canonical(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict)
+    return _ENCODER.encode(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,14 @@ class ModelRequest:
     messages: tuple[JsonObject, ...]
     tools: tuple[ToolSpec, ...] = ()
     parameters: JsonObject = field(default_factory=dict)
-    texts: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    texts: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
 
     def as_bytes(self) -> bytes:
         """The canonical bytes of the whole request; equal bytes mean an equal request."""
-        system = _canonical({"role": "system", "content": self.system})
-        messages = ",".join((system, *(self.texts or map(_canonical, self.messages))))
-        parameters, tools = _canonical(self.parameters), tools_text(self.tools)
-        return f'{{"messages":[{messages}],"parameters":{parameters},"tools":{tools}}}'.encode()
+        said = self.texts or [_canonical(message).encode() for message in self.messages]
+        messages = b",".join((_canonical({"role": "system", "content": self.system}).encode(), *said))
+        end = f'],"parameters":{_canonical(self.parameters)},"tools":{tools_text(self.tools)}}}'
+        return b'{"messages":[' + messages + end.encode()
 
     def digest(self) -> str:
         """SHA-256 of `as_bytes`, in hex."""

@@ -167,32 +167,23 @@ class TapeEntry:
 
     def stored(self, entry_id: int) -> TapeEntry:
         """The same entry with the id a store gave it."""
-        return self._with(id=entry_id)
+        return self if self.id == entry_id else self._with(self.meta, self.date, entry_id)
 
     def stamped(self, meta: JsonObject, date: str) -> TapeEntry:
         """The same entry with this meta added below its own, and this date where it has none."""
         both = freeze({**meta, **self.meta}, "meta") if meta else self.meta
-        return self._with(meta=both, date=self.date or date)
+        return self._with(both, self.date or date, self.id)
 
-    def _with(self, **changes: Any) -> TapeEntry:
+    def _with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:
         """A copy that shares what is frozen already; `replace` would freeze it again."""
-        copy = object.__new__(TapeEntry)
-        for name in _FIELDS:
-            object.__setattr__(copy, name, changes[name] if name in changes else getattr(self, name))
-        object.__setattr__(copy, "made", {})
-        return copy
+        return _assembled((self.kind, self.payload, meta, date, self.key, entry_id, self.erased))
 
     @classmethod
     def decoded(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
         """An entry from the JSON values a store has kept: they were checked when it was made."""
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
-        entry = object.__new__(cls)
-        values = (kind, _seal(payload), _seal(meta), date, key, entry_id, False)
-        for name, value in zip(_FIELDS, values, strict=True):
-            object.__setattr__(entry, name, value)
-        object.__setattr__(entry, "made", {})
-        return entry
+        return _assembled((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
 
     def text(self) -> str:
         """Every string value of the payload, a line each: what a text search looks at."""
@@ -201,6 +192,15 @@ class TapeEntry:
 
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _FIELDS = ("kind", "payload", "meta", "date", "key", "id", "erased")
+
+
+def _assembled(values: tuple[Any, ...]) -> TapeEntry:
+    """An entry of values that were checked and frozen before."""
+    entry = object.__new__(TapeEntry)
+    for name, value in zip(_FIELDS, values, strict=True):
+        object.__setattr__(entry, name, value)
+    object.__setattr__(entry, "made", {})
+    return entry
 
 
 def _seal(value: Any) -> Any:

@@ -132,7 +132,7 @@ class TapeService(TapeHandle):
         record = ForkRecord(self._new_id(), self.name, head, ())
         fork = self.reopen_fork(record, stamp=stamp)
         await fork.append(opening)
-        own = Batch(self.name, tuple(entry.stored(0) for entry in fork.delta))
+        own = Batch(self.name, fork.delta)
         record = replace(record, staged=(own, *staged))
         await self._store.open_fork(record)
         return self.reopen_fork(record, stamp=stamp)

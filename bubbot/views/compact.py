@@ -21,7 +21,7 @@ def estimate_tokens(text: str) -> int:
 
 def message_tokens(shown: Shown) -> int:
     """About how many tokens a chat message has, its frame included."""
-    text = shown.size // BYTES_PER_TOKEN + 5
+    text = len(shown.text) // BYTES_PER_TOKEN + 5
     return text if type(shown.message["content"]) is str else text + IMAGE_TOKENS * len(images_in(shown.message))
 
 

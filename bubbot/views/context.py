@@ -38,7 +38,7 @@ class Context:
         return tuple([thaw(one.message) for one in self.shown])
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[bytes, ...]:
         """The messages as canonical JSON."""
         return tuple([one.text for one in self.shown])
 

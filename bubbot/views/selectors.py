@@ -39,18 +39,15 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A chat message and the ids of the entries it was made of. `text` is the message as canonical JSON, `size` its
-    bytes: written once, for they are needed in every step."""
+    """A chat message and the ids of the entries it was made of. `text` is the message as canonical JSON in bytes:
+    written once, for it is needed in every step."""
 
     message: JsonObject
     ids: tuple[int, ...]
-    text: str = field(init=False, repr=False, compare=False)
-    size: int = field(init=False, repr=False, compare=False)
+    text: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text = canonical(self.message)
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "size", len(text.encode(errors="replace")))
+        object.__setattr__(self, "text", canonical(self.message).encode())
 
 
 def anchor_line(entry: TapeEntry) -> str:
