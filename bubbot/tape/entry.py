@@ -170,8 +170,8 @@ class TapeEntry:
         return self if self.id == entry_id else self._with(self.meta, self.date, entry_id)
 
     def stamped(self, meta: JsonObject, date: str) -> TapeEntry:
-        """The same entry with this meta added below its own, and this date where it has none."""
-        both = freeze({**meta, **self.meta}, "meta") if meta else self.meta
+        """The same entry with this meta (frozen) added below its own, and this date where it has none."""
+        both = MappingProxyType({**meta, **self.meta}) if meta else self.meta
         return self._with(both, self.date or date, self.id)
 
     def _with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:

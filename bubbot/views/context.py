@@ -35,7 +35,7 @@ class Context:
     @property
     def messages(self) -> tuple[JsonObject, ...]:
         """The messages, as a request takes them: copies, for models are not to change what is shown next time."""
-        return tuple([thaw(one.message) for one in self.shown])
+        return tuple([thaw(one.message) if one.nested else {**one.message} for one in self.shown])
 
     @property
     def texts(self) -> tuple[bytes, ...]:

@@ -16,6 +16,7 @@ from bubbot.views.pairing import PairedCall, paired
 
 NAME_LIMIT = 64
 """Characters of a shown name."""
+_PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 NO_TEXT = "[no text]"
 """Stands for a message of blanks, which providers refuse."""
 
@@ -45,9 +46,12 @@ class Shown:
     message: JsonObject
     ids: tuple[int, ...]
     text: bytes = field(init=False, repr=False, compare=False)
+    nested: bool = field(init=False, repr=False, compare=False)
+    """Whether the message holds more than texts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", canonical(self.message).encode())
+        object.__setattr__(self, "nested", any(type(value) is not str for value in self.message.values()))
 
 
 def anchor_line(entry: TapeEntry) -> str:
@@ -62,8 +66,39 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
     a call without a result gets one that says so, a result without a call is left out. Hidden, empty and
     unreadable messages are left out.
     """
+    entries, stamps = tuple(entries), style.stamps
+    if not entries:
+        return ()
+    kept = entries[0].made  # goes with the window
+    known: _Selected | None = kept.get(("selected", stamps))
+    found = known.continued(entries, stamps) if known else None
+    found = kept["selected", stamps] = found or _selected(entries, stamps)
+    return _seen(found.shown, style)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """The messages of entries, kept with the first one: `after` are the others. Most windows go on with plain messages,
+    which change nothing of what stands before them."""
+
+    after: tuple[TapeEntry, ...]
+    hidden: frozenset[int]
+    shown: tuple[Shown, ...]
+
+    def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected | None:
+        """The messages of these entries, if they are the same ones and plain messages; None where all is to be read."""
+        size = 1 + len(self.after)
+        rest = entries[size:]
+        if entries[1:size] != self.after or any(entry.kind in _PAIRED or correction_of(entry) for entry in rest):
+            return None
+        said = [entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden]
+        more = [one for entry in said if not entry.erased for one in _said(entry, stamps)]
+        return _Selected(entries[1:], self.hidden, (*self.shown, *more))
+
+
+def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected:
     corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
-    hidden = {data["corrects"] for data in corrections.values() if data.get("hide")}
+    hidden = frozenset(data["corrects"] for data in corrections.values() if data.get("hide"))
     exchanges = paired(entries, hidden)
     shown: list[Shown] = []
     for entry in entries:
@@ -72,18 +107,24 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
         if entry.kind == Kind.TOOL_CALL:
             shown += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
-            if (found := entry.made.get(("message", style.stamps))) is None:
-                found = entry.made["message", style.stamps] = _message(entry, style.stamps)
-            shown += found
+            shown += _said(entry, stamps)
         elif entry.id in corrections:
             shown += _correction(entry.id, corrections[entry.id])
-    return _seen(shown, style)
+    return _Selected(entries[1:], hidden, tuple(shown))
 
 
-def _seen(shown: Sequence[Shown], style: Style) -> tuple[Shown, ...]:
+def _said(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
+    """As `_message`, kept with the entry."""
+    found: list[Shown] | None = entry.made.get(("message", stamps))
+    if found is None:
+        found = entry.made["message", stamps] = _message(entry, stamps)
+    return found
+
+
+def _seen(shown: tuple[Shown, ...], style: Style) -> tuple[Shown, ...]:
     """The newest images as references that become images, all others in words."""
     if all(type(one.message["content"]) is str for one in shown):
-        return tuple(shown)
+        return shown
     messages = [one.message for one in shown]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
     seen: list[Shown] = []
