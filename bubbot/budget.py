@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from bubbot.errors import BudgetSpent, ModelError
+from bubbot.errors import BubbotError, BudgetSpent, ModelError, StoreError
 from bubbot.model import NANO, ModelReply, Price, Usage
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import TapeEntry, event
-from bubbot.tape.handle import Clock, TapeHandle
-from bubbot.tape.service import NewId
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
 from bubbot.views.budget import (
     BOT,
@@ -40,7 +40,6 @@ from bubbot.views.budget import (
 )
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 EACH = "each"
 """The name of a limit for everybody who has none of their own."""
@@ -68,6 +67,9 @@ class Limit:
         return self.tokens_day if is_day else self.tokens_month
 
 
+_NONE = Limit()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
@@ -88,7 +90,8 @@ class Plan:
     def limit(self, scope: str, name: str) -> Limit | None:
         """The limit that holds for one; None where there is none."""
         found = self.limits.get((scope, name))
-        return found if found is not None or scope == BOT else self.limits.get((scope, EACH))
+        found = found if found is not None or scope == BOT else self.limits.get((scope, EACH))
+        return None if found is None or found == _NONE else found
 
 
 class TellOwner(Protocol):
@@ -106,9 +109,11 @@ async def nobody(key: str, text: str, fact: TapeEntry) -> bool:  # noqa: ARG001 
 
 @dataclass
 class Call:
-    """One model call that was reserved. Whoever makes it says what came of it, as far as that is known."""
+    """One model call. Whoever makes it says what came of it, as far as that is known. `asked`: when it began, where
+    nothing limits it and so no reservation says it."""
 
     hold: Hold
+    asked: str = ""
     heard: int = 0
     reply: ModelReply | None = None
     status: str = "failed"
@@ -132,7 +137,7 @@ class Budget:
 
     def __init__(
         self,
-        tape: TapeHandle,
+        tape: TapeService,
         plan: Plan | None = None,
         *,
         now: Clock,
@@ -155,6 +160,7 @@ class Budget:
         self._marking = False
         self._day = ""
         self._settled = asyncio.Event()
+        self._writing: set[asyncio.Task[None]] = set()
         self._refused: dict[tuple[str, str], datetime] = {}
 
     def spent(self, scope: str, name: str, period: str) -> Spent:
@@ -179,16 +185,17 @@ class Budget:
         mark = await self._tape.read(MarkView())
         self._books, newest = await self._tape.read(BooksView(mark))
         self._facts = newest - (mark["after"] if mark else 0)
-        left = [Call(hold, hold.output, status="unknown") for hold in self.held()]
+        left = [Call(hold, heard=hold.output, status="unknown") for hold in self.held()]
         for call in left:
-            await self._write_settled(call)  # the owner is told with the next call: no channel runs yet
+            await self._append(self._took(call)[1])  # the owner is told with the next call: no channel runs yet
         if left:
             log.warning("%d model calls were cut off; they count in full", len(left), extra={"action": "budget.cut"})
         return len(left)
 
     @asynccontextmanager
     async def call(self, payer: Payer, model: str, input_tokens: int) -> AsyncIterator[Call]:
-        """Reserves a call, durable before the block begins, and settles it when the block ends, however it ends.
+        """Reserves a call (where anything limits it, durable before the block begins) and settles it when the block ends,
+        however it ends. What it took is written later (see `written`), but not after what the caller writes next.
 
         Raises `BudgetSpent` where a budget is used up. Where only calls under way stand in between, it waits for them.
         """
@@ -196,16 +203,22 @@ class Budget:
         try:
             yield made
             made.status = "answered" if made.reply else made.status
-        except asyncio.CancelledError:
-            made.status = "stopped"
-            raise
         except ModelError:
             raise
         except BaseException:
             made.status = "stopped"
             raise
         finally:
-            await _whole(self._settle(made))
+            self._settle(made)
+            await asyncio.sleep(0)  # the fact is in the queue of the store before anything else is
+
+    async def written(self) -> None:
+        """Returns when all that was settled so far is on the tape, and the owner was told what follows from it."""
+        if self._writing:
+            with suppress(StoreError):  # which they log
+                await self._tape.append(())  # takes along what waits
+        while self._writing:
+            await asyncio.wait(self._writing)
 
     def used_up(self, scope: str, name: str) -> bool:
         """Whether a budget leaves no room for a call now."""
@@ -216,17 +229,21 @@ class Budget:
         while True:
             self._settled.clear()
             hold = self._hold(payer, model, input_tokens)
-            if not self._must_wait(hold):
+            limited = self._limited(hold)
+            if not self._must_wait(hold, limited):
                 break
             await self._settled.wait()  # those under way have time limits of their own
         self._books.open[hold.call] = hold
+        if not limited:
+            return Call(hold, timestamp(self._now()))
         writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
         try:
-            stored = await _whole(writing)
+            stored = await asyncio.shield(writing)
         except BaseException:
-            if writing.done() and not writing.cancelled() and writing.exception() is None:
+            await asyncio.wait([writing])
+            if not writing.cancelled() and writing.exception() is None:
                 # It is on the tape, and the call will not be made.
-                await _whole(self._settle(Call(replace(hold, entry=writing.result().id))))
+                self._settle(Call(replace(hold, entry=writing.result().id)))
             else:
                 self._release(hold)
             raise
@@ -238,9 +255,13 @@ class Budget:
         nano = price.nano(Usage(input_tokens, output)) if price else None
         return Hold(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
 
-    def _must_wait(self, hold: Hold) -> bool:
-        """Whether calls under way hold all that is left. Raises `BudgetSpent` where it is spent."""
-        keys = [key for key in hold.totals() if self.plan.limit(key.scope, key.name) is not None]
+    def _limited(self, hold: Hold) -> list[Key]:
+        """The totals of a call that have a limit."""
+        scopes = [one for one in hold.scopes() if self.plan.limit(*one) is not None]
+        return [Key(*one, period) for one in scopes for period in (hold.day, hold.day[:7])]
+
+    def _must_wait(self, hold: Hold, keys: Sequence[Key]) -> bool:
+        """Whether calls under way hold all that is left of these. Raises `BudgetSpent` where one is spent."""
         spent = [key for key in keys if self._measured(key, NOTHING) is not None]
         if spent:  # who is told of a day is not to find the month used up on the next one
             raise self._refusal(max(spent, key=lambda key: renewal(key.period)), hold.payer)
@@ -269,31 +290,36 @@ class Budget:
         )
         return BudgetSpent(scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=told)
 
-    async def _settle(self, made: Call) -> None:
-        """Writes what the call took; tells the owner where it brings a budget near its end."""
-        settled = await self._write_settled(made)
-        await self._tell_owner(settled)
-        await self._mark()
+    def _settle(self, made: Call) -> None:
+        """Counts at once what the call took, and has the fact of it written."""
+        took, fact = self._took(made)
+        self._books.take([fact])
+        self._release(took)
+        self.settled(took, made.status)
+        writing = asyncio.ensure_future(self._write(took, fact))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
 
-    async def _write_settled(self, made: Call) -> Hold:
+    def _took(self, made: Call) -> tuple[Hold, TapeEntry]:
+        """What the call took, and the fact of it."""
         usage, estimated = made.usage()
         hold, nano = made.hold, self._cost(made, usage)
         answered = made.reply.model if made.reply and made.reply.model else hold.model
         took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, nano=nano)
-        data = {
-            **took.as_json(),
-            "cached_tokens": usage.cached_tokens,
-            "reserved": hold.entry,
-            "status": made.status,
-        }
-        if estimated:
-            data["estimated"] = True
+        data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": made.status}
+        data |= {"asked": made.asked} if made.asked else {"reserved": hold.entry}
+        data |= {"estimated": True} if estimated else {}
+        return took, event(SETTLED, data, key=f"settled:{hold.call}")
+
+    async def _write(self, took: Hold, fact: TapeEntry) -> None:
+        """Writes what a call took; tells the owner where it brings a budget near its end."""
         try:
-            await self._append(event(SETTLED, data, key=f"settled:{hold.call}"))
-        finally:
-            self._release(hold)
-        self.settled(took, made.status)
-        return took
+            await self._tape.append_along([fact])
+            self._facts += 1
+            await self._tell_owner(took)
+            await self._mark()
+        except BubbotError:  # it is counted until the process ends
+            log.exception("what a model call took could not be written", extra={"action": "budget.unwritten"})
 
     def _cost(self, made: Call, usage: Usage) -> int | None:
         """What the call cost: by the price that was set, else as the model says, who knows of tiers and parts that no
@@ -322,12 +348,13 @@ class Budget:
 
     async def _tell_owner(self, hold: Hold) -> None:
         """At most once for each budget and period, and for each model without a price that a budget should count."""
-        for key in hold.totals():
+        limited = self._limited(hold)
+        for key in limited:
             for measure, share in self._shares(key):
                 if Warned(key, measure) not in self._books.warned:
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     await self._warn(event(WARNED, data, key=f"warned:{self._new_id()}"), self._near(key, share))
-        limits = [self.plan.limit(*one) for one in hold.scopes()]
+        limits = [self.plan.limit(key.scope, key.name) for key in limited]
         priced = any(one is not None and (one.day is not None or one.month is not None) for one in limits)
         if hold.nano is None and priced and hold.model not in self._books.unpriced:
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
@@ -376,15 +403,3 @@ def renewal(period: str) -> str:
         return (datetime.fromisoformat(period) + timedelta(days=1)).strftime("%Y-%m-%d")
     year, month = int(period[:4]), int(period[5:])
     return f"{year + month // 12:04}-{month % 12 + 1:02}-01"
-
-
-async def _whole(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Does the work to its end. A caller that is cancelled meanwhile is held until then."""
-    doing = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        await asyncio.wait([doing])
-        if not doing.cancelled():
-            doing.exception()  # looked at: the caller is told of its own end
-        raise

@@ -36,8 +36,11 @@ class ModelTraits:
     images: bool = False
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict)
+
+
 def _canonical(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict)
+    return _ENCODER.encode(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +69,23 @@ def tools_text(tools: tuple[ToolSpec, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call. `messages` are chat messages without the system prompt; `parameters` are sampling settings."""
+    """One model call. `messages` are chat messages without the system prompt; `parameters` are sampling settings.
+
+    `texts`: the messages as canonical JSON, where somebody has them already; they go with these messages alone.
+    """
 
     system: str
     messages: tuple[JsonObject, ...]
     tools: tuple[ToolSpec, ...] = ()
     parameters: JsonObject = field(default_factory=dict)
+    texts: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
 
     def as_bytes(self) -> bytes:
         """The canonical bytes of the whole request; equal bytes mean an equal request."""
-        messages = _canonical([{"role": "system", "content": self.system}, *self.messages])
-        parameters, tools = _canonical(self.parameters), tools_text(self.tools)
-        return f'{{"messages":{messages},"parameters":{parameters},"tools":{tools}}}'.encode()
+        said = self.texts or [_canonical(message).encode() for message in self.messages]
+        messages = b",".join((_canonical({"role": "system", "content": self.system}).encode(), *said))
+        end = f'],"parameters":{_canonical(self.parameters)},"tools":{tools_text(self.tools)}}}'
+        return b'{"messages":[' + messages + end.encode()
 
     def digest(self) -> str:
         """SHA-256 of `as_bytes`, in hex."""

@@ -131,7 +131,8 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
-        self._specs = {one.name: one.spec() for one in self._tools if one.for_model}
+        specs = {one.name: one.spec() for one in self._tools if one.for_model}
+        self._specs = {role: tuple([specs[one.name] for one in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
         for one in self._tools:
             for name in dict.fromkeys((one.name, one.provider_name, *one.commands)):
@@ -162,7 +163,7 @@ class Toolbox:
 
     def specs(self, role: Role) -> tuple[ToolSpec, ...]:
         """`for_model` as a provider sees it; made once, since a schema takes a millisecond."""
-        return tuple(self._specs[one.name] for one in self.for_model(role))
+        return self._specs[role]
 
     def for_person(self, role: Role) -> tuple[Tool, ...]:
         """The commands this role may type."""

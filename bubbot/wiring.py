@@ -220,6 +220,7 @@ async def open_bot(
         store = wrap.store(opened)
         models = [choose_models(settings, home, wrap.model)]
         stack.push_async_callback(_close, models)
+        books = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
         await stack.enter_async_context(indexing(opened, settings.search, group))
         commands: list[CommandInfo] = []
@@ -227,6 +228,7 @@ async def open_bot(
         maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given)
         by_name = {line.channel.name: line for line in await lines(maker)}
         purse = await open_purse(settings, maker.service, given, by_name, texts)
+        books.push_async_callback(purse.budget.written)
         kept = timekeeping(maker.service(SCHEDULE_TAPE), by_name, settings, texts, given)
 
         async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:

@@ -18,6 +18,7 @@ from bubbot.runtime.metering import Pace
 from bubbot.settings import Settings
 from bubbot.settings_budget import BudgetSettings, LimitSettings, PeopleSettings, PricedSettings
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.tools.usage import Ledger
 from bubbot.views.budget import BUDGET_TAPE
@@ -42,7 +43,7 @@ class Purse:
 
 
 async def open_purse(
-    settings: Settings, tape: Callable[[str], TapeHandle], given: Given, lines: Mapping[str, Line], texts: Texts
+    settings: Settings, tape: Callable[[str], TapeService], given: Given, lines: Mapping[str, Line], texts: Texts
 ) -> Purse:
     """Reads the books and settles what an earlier process left open. Raises `ConfigError`."""
     zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(lines, BUDGET_TAPE)

@@ -52,6 +52,7 @@ async def spend(budget: Budget, reading: int, writing: int, payer: Payer = ANN, 
     """One call that took so many tokens."""
     async with budget.call(payer, model, reading) as call:
         call.reply = ModelReply("x", usage=Usage(reading, writing, **usage), model=model)
+    await budget.written()
 
 
 async def facts(store: TapeStore, name: str) -> list[JsonObject]:

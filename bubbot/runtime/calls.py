@@ -132,4 +132,6 @@ class CallRunner:
 
 def clean(text: str) -> str:
     """Text that can be stored: halves of a surrogate pair are joined, lone ones become replacement characters."""
+    if text.isascii():
+        return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

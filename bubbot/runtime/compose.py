@@ -92,7 +92,7 @@ class Composer:
             budget = _budget(traits.context_tokens, system, tools)
         view = ContextView(selector, style, budget)
         context = await turn.tape.read(view)
-        request = ModelRequest(system, context.messages, tools, self._settings.parameters)
+        request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await pictured(request, turn.tape.get_blob)
         return Composed(request, model, context, view.as_json(), await turn.tape.head())
 
@@ -137,7 +137,7 @@ def rebuilt(step: JsonObject, entries: Sequence[TapeEntry], *, tape: str, system
     view = ContextView.from_json(step["view"])
     known = [entry for entry in entries if entry.id <= step["head"]]
     context = view.fold([evaluate(known, query) for query in view.queries(tape)])
-    return ModelRequest(system, context.messages, tools_from(tools), step["parameters"])
+    return ModelRequest(system, context.messages, tools_from(tools), step["parameters"], context.texts)
 
 
 async def pictured(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]]) -> ModelRequest:
@@ -145,9 +145,10 @@ async def pictured(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]
 
     An image whose bytes are gone (erased, or imported without them) is said in words.
     """
-    if not any(images_in(message) for message in request.messages):
+    if not any(type(message["content"]) is not str and images_in(message) for message in request.messages):
         return request
-    return replace(request, messages=tuple([await _pictured(message, blob) for message in request.messages]))
+    messages = tuple([await _pictured(message, blob) for message in request.messages])
+    return replace(request, messages=messages, texts=())
 
 
 async def _pictured(message: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:

@@ -95,7 +95,7 @@ class Fitting:
         budget = min(budget, composed.view["budget"] - 1)
         while budget > 0 and composed.view["selector"] in COMPACTING:
             shorter = await self._composer.compose(turn, budget)
-            if shorter.context.messages != composed.context.messages:
+            if shorter.context.texts != composed.context.texts:
                 return shorter
             budget //= 2
         return None
@@ -114,7 +114,7 @@ async def counted(model: Model, request: ModelRequest, seconds: float) -> Count 
 
 
 def _estimated(composed: Composed) -> int:
-    return sum(message_tokens(one.message) for one in composed.context.shown)
+    return sum(map(message_tokens, composed.context.shown))
 
 
 def _scaled(composed: Composed, count: Count, most: int) -> int:

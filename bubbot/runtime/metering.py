@@ -110,7 +110,7 @@ class BudgetMeter:
         request = composed.request
         if counted is None:
             # From the context, where an image is a reference: its bytes in the request are no tokens.
-            shown = sum(message_tokens(one.message) for one in composed.context.shown)
+            shown = sum(map(message_tokens, composed.context.shown))
             counted = shown + fixed_tokens(request.system, request.tools)
         return _Metered(self._budget.call(payer_of(turn), composed.model.name, counted))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.channel import StepEnded, TextShown
 from bubbot.errors import ModelAnsweredNothing, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.model import ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.model import ModelReply, TextDelta, ToolCall, Usage, tools_text
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import CallRunner, Repeats, clean
 from bubbot.runtime.compose import Composed, Composer
@@ -180,7 +180,7 @@ def _outcome(reply: ModelReply) -> dict[str, Any]:
     outcome: dict[str, Any] = {
         "status": "tool_calls" if reply.calls else "ok",
         "finish": reply.finish,
-        "usage": asdict(reply.usage),
+        "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
     }
     if reply.response_id:
         outcome["response_id"] = reply.response_id

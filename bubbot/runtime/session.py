@@ -28,7 +28,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
-from bubbot.tape.query import Opening, TapeQuery, Window
+from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import TapeService
 from bubbot.turn import SCHEDULED, Accepted, Changed, Turn, TurnResult
 from bubbot.views.outbox import intent_from
@@ -251,8 +251,9 @@ class SessionRuntime:
         """
         turn_id = self._deps.new_id()
         opening: list[TapeEntry] = []
-        if await self._readable(TapeQuery(self._tape.name, Opening(), missing="empty")) == ():
-            opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
+        with suppress(TapeCorrupt):  # the turn itself will say so
+            if not await self._tape.has_window():
+                opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
         opening.append(turn_start(self._tape.session, self._link.inbox, batch))
         known: list[int] = []
         fresh: list[Accepted] = []

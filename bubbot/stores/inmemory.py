@@ -34,6 +34,10 @@ class InMemoryStore:
         self._keep(drafts)
         return stored
 
+    async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.append_along`."""
+        return await self.append(batches)
+
     def _draft(self, batches: Sequence[Batch]) -> tuple[dict[str, list[TapeEntry]], list[tuple[TapeEntry, ...]]]:
         drafts: dict[str, list[TapeEntry]] = {}
         stored: list[tuple[TapeEntry, ...]] = []

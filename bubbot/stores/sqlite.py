@@ -81,6 +81,10 @@ class SqliteStore:
         """See `TapeStore.append`."""
         return await self._write().submit(partial(write.append, batches=batches, salt=self._salt))
 
+    async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.append_along`."""
+        return await self._write().submit_along(partial(write.append, batches=batches, salt=self._salt))
+
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`. What looks at texts has a connection of its own, and delays nobody but its like; it
         ends where it takes too long, or its caller is cancelled."""
@@ -207,6 +211,8 @@ class SqliteStore:
         if not self._open:
             return
         self._open = False
+        if self._writer is not None:
+            self._writer.hasten()
         async with AsyncExitStack() as closing:  # a caller cancelled here must not leave a thread behind
             for conn in (self._writing, self._scanner, self._reader):
                 if conn is not None:

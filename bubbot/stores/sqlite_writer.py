@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +17,8 @@ from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, 
 T = TypeVar("T")
 GROUP = 500
 """Jobs in one transaction at most, so that the first of a long queue does not wait for the last."""
+ALONG = 0.05
+"""Seconds that a job waits for another one to be committed with."""
 
 
 class ThreadedConnection(aiosqlite.Connection):
@@ -141,6 +144,20 @@ class GroupWriter:
         result = await done
         self.written.tell()
         return result
+
+    async def submit_along(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """As `submit`, but in the commit of the next job that is submitted, if one comes soon."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(_Job(job, done))
+        loop.call_later(ALONG, self.hasten)
+        return await done
+
+    def hasten(self) -> None:
+        """What waits for the next job waits no longer."""
+        if self._waiting:
+            with suppress(StoreUnavailable):  # closed: which writes everything first
+                self._conn.post(self._drain)
 
     def _drain(self, conn: sqlite3.Connection) -> None:
         """In the connection's thread: commits what waits. A later call that finds nothing does nothing."""

@@ -33,6 +33,32 @@ class Kind(StrEnum):
 
 def freeze(value: object, where: str = "payload") -> Any:
     """A deeply immutable copy of a JSON value. Raises `EntryInvalid` naming the place of what is not JSON."""
+    try:
+        return _frozen(value)
+    except (TypeError, UnicodeEncodeError):
+        return _frozen_with_care(value, where)
+
+
+def _frozen(value: Any) -> Any:
+    """As `freeze`, for values of the usual types, without looking where each one stands. Raises `TypeError`."""
+    kind = type(value)
+    if kind is str:
+        value.encode()
+        return value
+    if kind is dict or kind is MappingProxyType:
+        for name in value:
+            if type(name) is not str:
+                raise TypeError
+            name.encode()
+        return MappingProxyType({name: _frozen(item) for name, item in value.items()})
+    if kind is list or kind is tuple:
+        return tuple([_frozen(item) for item in value])
+    if value is None or kind is int or kind is bool or (kind is float and isfinite(value)):
+        return value
+    raise TypeError
+
+
+def _frozen_with_care(value: object, where: str) -> Any:
     match value:
         case None | bool() | int():
             return value
@@ -52,20 +78,21 @@ def freeze(value: object, where: str = "payload") -> Any:
             for name in value:
                 if not isinstance(name, str):
                     raise EntryInvalid(f"{where} has the key {name!r}: keys of an object are strings")
-                freeze(name, f"a key of {where}")
-            return MappingProxyType({name: freeze(item, f"{where}.{name}") for name, item in value.items()})
+                _frozen_with_care(name, f"a key of {where}")
+            return MappingProxyType({name: _frozen_with_care(item, f"{where}.{name}") for name, item in value.items()})
         case list() | tuple():
-            return tuple(freeze(item, f"{where}[{index}]") for index, item in enumerate(value))
+            return tuple(_frozen_with_care(item, f"{where}[{index}]") for index, item in enumerate(value))
         case _:
             raise EntryInvalid(f"{where} is a {type(value).__name__}: only JSON values can be stored")
 
 
 def thaw(value: Any) -> Any:
     """A mutable copy made of dicts and lists, fit for `json.dumps` and for libraries that want plain data."""
-    if isinstance(value, str):  # most values are, and the test for a mapping is slow
+    kind = type(value)
+    if kind is str:  # most values are, and the test for a mapping is slow
         return value
-    if isinstance(value, Mapping):
-        return {name: thaw(item) for name, item in value.items()}
+    if kind is dict or kind is MappingProxyType or isinstance(value, Mapping):
+        return {name: item if type(item) is str else thaw(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [thaw(item) for item in value]
     return value
@@ -96,6 +123,7 @@ class TapeEntry:
 
     `payload` and `meta` are frozen deep at construction, so the caller's objects are never shared or changed.
     `key` makes an append idempotent. `erased`: the content was erased on request; payload and meta are empty.
+    `made` is what views have made of the entry alone, so that they need not make it again.
     """
 
     kind: str
@@ -105,6 +133,7 @@ class TapeEntry:
     key: str | None = None
     id: int = 0
     erased: bool = False
+    made: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -112,13 +141,14 @@ class TapeEntry:
             object.__setattr__(self, "meta", freeze(self.meta, "meta"))
         except RecursionError as error:
             raise EntryInvalid("the payload or meta is nested too deeply to be stored") from error
-        for name in ("kind", "key"):
-            freeze(getattr(self, name), name)
+        if type(self.kind) is not Kind:
+            freeze(self.kind, "kind")
+        freeze(self.key, "key")
 
     @property
     def name(self) -> str | None:
         """The name of an anchor or event; None for other kinds."""
-        found = self.payload.get("name") if self.kind in (Kind.ANCHOR, Kind.EVENT) else None
+        found = self.payload.get("name") if self.kind in _NAMED else None
         return found if isinstance(found, str) else None
 
     @property
@@ -137,37 +167,40 @@ class TapeEntry:
 
     def stored(self, entry_id: int) -> TapeEntry:
         """The same entry with the id a store gave it."""
-        return self._with(id=entry_id)
+        return self if self.id == entry_id else self._with(self.meta, self.date, entry_id)
 
     def stamped(self, meta: JsonObject, date: str) -> TapeEntry:
-        """The same entry with this meta added below its own, and this date where it has none."""
-        both = freeze({**meta, **self.meta}, "meta") if meta else self.meta
-        return self._with(meta=both, date=self.date or date)
+        """The same entry with this meta (frozen) added below its own, and this date where it has none."""
+        both = MappingProxyType({**meta, **self.meta}) if meta else self.meta
+        return self._with(both, self.date or date, self.id)
 
-    def _with(self, **changes: Any) -> TapeEntry:
+    def _with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:
         """A copy that shares what is frozen already; `replace` would freeze it again."""
-        copy = object.__new__(TapeEntry)
-        for name in _FIELDS:
-            object.__setattr__(copy, name, changes[name] if name in changes else getattr(self, name))
-        return copy
+        return _assembled((self.kind, self.payload, meta, date, self.key, entry_id, self.erased))
 
     @classmethod
     def decoded(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
         """An entry from the JSON values a store has kept: they were checked when it was made."""
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
-        entry = object.__new__(cls)
-        values = (kind, _seal(payload), _seal(meta), date, key, entry_id, False)
-        for name, value in zip(_FIELDS, values, strict=True):
-            object.__setattr__(entry, name, value)
-        return entry
+        return _assembled((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
 
     def text(self) -> str:
         """Every string value of the payload, a line each: what a text search looks at."""
         return "\n".join(_strings(self.payload))
 
 
+_NAMED = (Kind.ANCHOR, Kind.EVENT)
 _FIELDS = ("kind", "payload", "meta", "date", "key", "id", "erased")
+
+
+def _assembled(values: tuple[Any, ...]) -> TapeEntry:
+    """An entry of values that were checked and frozen before."""
+    entry = object.__new__(TapeEntry)
+    for name, value in zip(_FIELDS, values, strict=True):
+        object.__setattr__(entry, name, value)
+    object.__setattr__(entry, "made", {})
+    return entry
 
 
 def _seal(value: Any) -> Any:

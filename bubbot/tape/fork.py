@@ -96,7 +96,7 @@ class ForkedTape(TapeHandle):
             stored.append(known)
         self._delta += fresh
         if fresh:
-            self._unsaved.append(Batch(self.name, tuple(entry.stored(0) for entry in fresh)))
+            self._unsaved.append(Batch(self.name, tuple(fresh)))
         return tuple(stored)
 
     async def _known(self, entry: TapeEntry, fresh: list[TapeEntry], *, keep_first: bool) -> TapeEntry | None:
@@ -128,7 +128,7 @@ class ForkedTape(TapeHandle):
 
         Raises `TapeConflict` where the parent's head is no longer `base`; nothing is written then.
         """
-        own = Batch(self.name, tuple(entry.stored(0) for entry in self._delta), expect_head=self._floor)
+        own = Batch(self.name, tuple(self._delta), expect_head=self._floor)
         reset = (self.name, self._reset) if self._reset else None
         stored = await self._store.merge_fork(self.id, [own, *self._others], reset)
         staged: dict[str, tuple[TapeEntry, ...]] = {}

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, timestamp
+from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, freeze, timestamp
 from bubbot.tape.query import After, Between, Opening, Span, Spans, TapeQuery, Window, date_bounds
 from bubbot.tape.store import Reset
 from bubbot.tape.view import Stepwise, View
@@ -36,7 +36,7 @@ class TapeHandle(ABC):
         self.name = name
         self.session = session
         self._now = now
-        self._stamp = stamp
+        self._stamp: JsonObject = freeze(stamp, "meta")
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:

@@ -195,6 +195,7 @@ def inside(entry_id: int, spans: Iterable[Span]) -> bool:
 
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')
+_NAMED = (Kind.ANCHOR, Kind.EVENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ class Matcher:
         query = self.query
         if query.kinds and entry.kind not in query.kinds:
             return False
-        if query.names and entry.kind in (Kind.ANCHOR, Kind.EVENT) and entry.name not in query.names:
+        if query.names and entry.kind in _NAMED and entry.name not in query.names:
             return False
         if query.keys and entry.key not in query.keys:
             return False

@@ -10,7 +10,7 @@ from hashlib import md5
 from types import MappingProxyType
 from typing import TypeAlias
 
-from bubbot.errors import TapeCorrupt
+from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
@@ -58,6 +58,11 @@ class TapeService(TapeHandle):
         self._live = None
         return (await self._store.append([batch, *others]))[0]
 
+    async def append_along(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+        """Appends a batch that nobody waits for (see `TapeStore.append_along`)."""
+        self._live = None
+        return (await self._store.append_along([Batch(self.name, tuple(map(self._stamped, entries)))]))[0]
+
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Appends a batch if the newest id is still `head`. Raises `TapeConflict`."""
         batch = Batch(self.name, tuple(self._stamped(entry) for entry in entries), expect_head=head)
@@ -78,15 +83,18 @@ class TapeService(TapeHandle):
         self._live = None
 
     async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        """While a fork is open its parent stands still: the window is answered from memory, and so is what was asked
-        before."""
+        """While a fork is open its parent stands still: what it asks again and again is answered from memory."""
         live = self._live
         found = live.answer(query) if live else None
         if found is None:
             found = (await self._store.fetch([query]))[0]
-            if live:
+            if live is not None and live is self._live:
                 live.keep(query, found)
         return found
+
+    async def has_window(self) -> bool:
+        """Whether the tape has an anchor that opens a window."""
+        return self._live is not None or bool((await self.fetch([_opening(self.name)]))[0])
 
     async def head(self) -> int:
         """The newest id; 0 for an empty tape."""
@@ -111,10 +119,20 @@ class TapeService(TapeHandle):
         self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY, staged: Sequence[Batch] = ()
     ) -> ForkedTape:
         """Opens a fork that holds `opening` and `staged`, durable when this returns."""
-        record = ForkRecord(self._new_id(), self.name, await self._refreshed(), ())
+        if self._live is not None:
+            try:
+                return await self._opened(self._live.head, opening, stamp, staged)
+            except TapeConflict:  # it was written past this object; nothing is lost but the time
+                self._live = None
+        return await self._opened(await self._refreshed(), opening, stamp, staged)
+
+    async def _opened(
+        self, head: int, opening: Sequence[TapeEntry], stamp: JsonObject, staged: Sequence[Batch]
+    ) -> ForkedTape:
+        record = ForkRecord(self._new_id(), self.name, head, ())
         fork = self.reopen_fork(record, stamp=stamp)
         await fork.append(opening)
-        own = Batch(self.name, tuple(entry.stored(0) for entry in fork.delta))
+        own = Batch(self.name, fork.delta)
         record = replace(record, staged=(own, *staged))
         await self._store.open_fork(record)
         return self.reopen_fork(record, stamp=stamp)
@@ -122,10 +140,7 @@ class TapeService(TapeHandle):
     async def _refreshed(self) -> int:
         """The head, with the window of that head in memory where it is not too long to be kept."""
         head = await self._store.head(self.name)
-        if self._live is not None and self._live.head == head:
-            return head
-        self._live = None
-        queries = [TapeQuery(self.name, part, missing="empty") for part in (Opening(), Window())]
+        queries = [_opening(self.name), TapeQuery(self.name, Window(), missing="empty")]
         with suppress(TapeCorrupt):  # whoever reads the damaged entry is told
             opening, entries = await self._store.fetch([replace(query, limit=LIMIT + 1) for query in queries])
             if (
@@ -173,6 +188,10 @@ class TapeService(TapeHandle):
         finally:
             if not merge_back:
                 await asyncio.shield(fork.discard())
+
+
+def _opening(tape: str) -> TapeQuery:
+    return TapeQuery(tape, Opening(), missing="empty")
 
 
 def session_tape(workspace: str, session: str) -> str:

@@ -80,6 +80,13 @@ class TapeStore(BlobStore, Protocol):
         """
         ...
 
+    async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        """As `append`, for what nobody waits for: it may be committed together with the next write, if that comes soon.
+
+        Whatever is asked to be written after it is never durable before it.
+        """
+        ...
+
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """What each query finds, as `evaluate` defines it, all from one state of the database."""
         ...

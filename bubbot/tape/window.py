@@ -10,8 +10,8 @@ from bubbot.tape.query import EntryFinder, Opening, TapeQuery, Whole, Window, Zo
 
 LIMIT = 20_000
 """Entries kept at most; a longer window is read from the store each time."""
-ANSWERS = 8
-"""Answers kept beside the window: what every step asks again, such as the newest memory."""
+ANSWERS = 16
+"""Answers from beyond the window that are kept at most; a turn asks the same few again and again."""
 ANSWER = 500
 """Entries of such an answer at most."""
 
@@ -27,31 +27,31 @@ class LiveWindow:
     opening: TapeEntry
     entries: list[TapeEntry]
     head: int
-    answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
+    _answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
 
     @property
     def kept(self) -> int:
-        """Entries held in memory."""
-        return len(self.entries) + sum(len(found) for found in self.answers.values())
+        """How many entries it holds."""
+        others = [found for query, found in self._answers.items() if not isinstance(query.part, Window)]
+        return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """What the query finds, where the window can tell; None where the store has to."""
-        if (kept := self.answers.get(query)) is not None:
-            return kept
+        known = self._answers.get(query)
+        if known is not None or not isinstance(query.part, (Window, Opening)):
+            return known
         wanted = matcher(query)
-        match query.part:
-            case Window():
-                found = [entry for entry in self.entries if wanted.passes(entry)]
-            case Opening():
-                found = [self.opening] if wanted.passes(self.opening) else []
-            case _:
-                return None
-        return tuple(arrange(found, query))
+        entries = self.entries if isinstance(query.part, Window) else [self.opening]
+        found = tuple(arrange([entry for entry in entries if wanted.passes(entry)], query))
+        self.keep(query, found)
+        return found
 
     def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
-        """Keeps what the store has found as of `head`, where later entries can be told to change it or not."""
-        if len(self.answers) < ANSWERS and len(found) <= ANSWER and _lasting(query):
-            self.answers[query] = found
+        """Keeps an answer where later appends say how it changes: the newest of a name, a sealed zone, the window."""
+        few = len(found) <= ANSWER or isinstance(query.part, Window)
+        newest = max((entry.id for entry in found), default=0)
+        if len(self._answers) < ANSWERS and few and newest <= self.head and _is_standing(query):
+            self._answers[query] = found
 
     def extended(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
         """The window after these appends; None where they open another one, leave a gap, or grow it too long."""
@@ -59,28 +59,35 @@ class LiveWindow:
             return self
         if entries[0].id != self.head + 1 or EntryFinder(entries).opening() is not None:
             return None
-        for query in list(self.answers):
-            self._bring_up_to_date(query, entries)
+        self._answers = {
+            query: after
+            for query, found in self._answers.items()
+            if (after := _continued(query, found, entries)) is not None
+        }
         self.entries += entries
         self.head = entries[-1].id
         return self if len(self.entries) <= LIMIT else None
 
-    def _bring_up_to_date(self, query: TapeQuery, entries: Sequence[TapeEntry]) -> None:
-        """Of a zone everything may change with one entry; elsewhere the entry joins the others."""
-        wanted = matcher(query)
-        fresh = [entry for entry in entries if wanted.passes(entry)]
-        if not fresh:
-            return
-        before = self.answers.pop(query)
-        if query.part == Whole() and (query.newest or query.limit is None):
-            after = tuple(arrange([*(before[::-1] if query.newest else before), *fresh], query))
-            self.keep(query, after)
 
-
-def _lasting(query: TapeQuery) -> bool:
-    """Whether the query asks for entries by kind and name alone: then what it finds changes with such entries only."""
-    if not (query.kinds and query.names) or query.text or query.keys or query.since or query.until:
+def _is_standing(query: TapeQuery) -> bool:
+    """Whether `_continued` can tell what becomes of its answer, and few others are like it."""
+    if query.text or query.keys or query.since or query.until:
         return False
+    match query.part:
+        case Window():
+            return not query.newest and query.limit is None
+        case Whole():
+            return query.newest and bool(query.names) and query.limit is not None and 0 < query.limit <= ANSWER
+    return isinstance(query.part, Zone)
+
+
+def _continued(
+    query: TapeQuery, found: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
+) -> tuple[TapeEntry, ...] | None:
+    """The answer after these appends; None where it has to be asked for anew."""
     if isinstance(query.part, Zone):
-        return Kind.ANCHOR in query.kinds and {query.part.open, query.part.seal} <= set(query.names)
-    return query.part == Whole()
+        seals = query.part.seal
+        return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else found
+    wanted = matcher(query)
+    newer = tuple([entry for entry in entries if wanted.passes(entry)])
+    return found + newer if isinstance(query.part, Window) else (newer[::-1] + found)[: query.limit]

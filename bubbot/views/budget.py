@@ -22,7 +22,7 @@ BOT, CHANNEL, CHAT, USER, JOB, MODEL = "bot", "channel", "chat", "user", "job", 
 SCOPES = (BOT, CHANNEL, CHAT, USER, JOB, MODEL)
 """Whose calls a budget counts: all of them, or those of one channel, chat, person, job or model."""
 TURNS_READ = 2_000
-"""How many of the newest reservations are read to find out how many turns there were of late."""
+"""How many of the newest calls are read to find out how many turns there were of late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +264,16 @@ class LateTurnsView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest reservations."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESERVED,), newest=True, limit=TURNS_READ),)
+        """The newest facts about calls: two of each, or one where nothing limits it."""
+        names = (RESERVED, SETTLED)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * TURNS_READ),)
 
     def fold(self, found: Found) -> Mapping[str, tuple[str, Payer]]:
         """Turn to date and payer."""
         turns: dict[str, tuple[str, Payer]] = {}
         for entry in reversed(found[0]):
             if not entry.erased and entry.payload["data"]["turn"]:
-                hold = hold_from(entry.payload["data"], entry.id)
-                turns.setdefault(hold.payer.turn, (entry.date, hold.payer))
+                data = entry.payload["data"]
+                hold = hold_from(data, entry.id)
+                turns.setdefault(hold.payer.turn, (data.get("asked", entry.date), hold.payer))
         return turns

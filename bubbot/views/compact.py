@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bubbot.tape.entry import JsonObject, encode
 from bubbot.views.attachments import images_in
 from bubbot.views.selectors import Shown
 
@@ -20,9 +19,10 @@ def estimate_tokens(text: str) -> int:
     return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
 
 
-def message_tokens(message: JsonObject) -> int:
+def message_tokens(shown: Shown) -> int:
     """About how many tokens a chat message has, its frame included."""
-    return estimate_tokens(encode(message)) + 4 + IMAGE_TOKENS * len(images_in(message))
+    text = len(shown.text) // BYTES_PER_TOKEN + 5
+    return text if type(shown.message["content"]) is str else text + IMAGE_TOKENS * len(images_in(shown.message))
 
 
 def cut_at(shown: Sequence[Shown], budget: int) -> int | None:
@@ -31,7 +31,7 @@ def cut_at(shown: Sequence[Shown], budget: int) -> int | None:
     Whole exchanges are cut, oldest first: what is left begins with a user message. Half the budget, so that the
     cut holds for a while and consecutive requests keep extending each other. The newest exchange always stays.
     """
-    sizes = [message_tokens(one.message) for one in shown]
+    sizes = [message_tokens(one) for one in shown]
     if sum(sizes) <= budget:
         return None
     starts = [place for place, one in enumerate(shown) if one.message["role"] == "user" and one.ids]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import After, Opening, Slice, TapeQuery, Whole, Window
 from bubbot.tape.view import Found
@@ -34,8 +34,13 @@ class Context:
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
-        """The messages, as a request takes them."""
-        return tuple(one.message for one in self.shown)
+        """The messages, as a request takes them: copies, for models are not to change what is shown next time."""
+        return tuple([thaw(one.message) if one.nested else {**one.message} for one in self.shown])
+
+    @property
+    def texts(self) -> tuple[bytes, ...]:
+        """The messages as canonical JSON."""
+        return tuple([one.text for one in self.shown])
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -60,7 +65,8 @@ class ContextView:
     def as_json(self) -> JsonObject:
         """The view as it is recorded with a step, so that its request can be built again."""
         zone = self.style.stamps
-        style = {**asdict(self.style), "stamps": None if zone is None else str(zone)}
+        style = {name: getattr(self.style, name) for name in Style.__slots__}
+        style["stamps"] = None if zone is None else str(zone)
         return {"selector": self.selector, "style": style, "budget": self.budget}
 
     @classmethod

@@ -62,11 +62,10 @@ class _Table:
     def ask(self, entry: TapeEntry) -> None:
         own: dict[str, list[PairedCall]] = {}
         self._newest = self.exchanges[entry.id] = []
-        for place, call in enumerate(_items(entry, "calls")):
-            if not isinstance(call, Mapping):
-                continue
-            given = call.get("id")
-            made = PairedCall(self._unique(given, f"{entry.id}_{place}"), *_function(call))
+        if (asked := entry.made.get("calls")) is None:
+            asked = entry.made["calls"] = _asked(entry)
+        for place, given, name, arguments in asked:
+            made = PairedCall(self._unique(given, f"{entry.id}_{place}"), name, arguments)
             self._newest.append(made)
             if _is_id(given):
                 own.setdefault(given, []).append(made)
@@ -101,6 +100,12 @@ class _Table:
             found = f"{found}_{place}"
         self._ids.add(found)
         return found
+
+
+def _asked(entry: TapeEntry) -> list[tuple[int, Any, str, str]]:
+    """The calls of an entry: place, id, name, arguments."""
+    calls = enumerate(_items(entry, "calls"))
+    return [(place, call.get("id"), *_function(call)) for place, call in calls if isinstance(call, Mapping)]
 
 
 def _is_id(given: Any) -> TypeGuard[str]:

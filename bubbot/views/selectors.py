@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import moment
 from bubbot.views.attachments import IMAGE_BYTES, is_attached, limited, shown_images, worded
@@ -16,6 +16,7 @@ from bubbot.views.pairing import PairedCall, paired
 
 NAME_LIMIT = 64
 """Characters of a shown name."""
+_PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 NO_TEXT = "[no text]"
 """Stands for a message of blanks, which providers refuse."""
 
@@ -39,10 +40,18 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A chat message and the ids of the entries it was made of."""
+    """A chat message and the ids of the entries it was made of. `text` is the message as canonical JSON in bytes:
+    written once, for it is needed in every step."""
 
     message: JsonObject
     ids: tuple[int, ...]
+    text: bytes = field(init=False, repr=False, compare=False)
+    nested: bool = field(init=False, repr=False, compare=False)
+    """Whether the message holds more than texts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", canonical(self.message).encode())
+        object.__setattr__(self, "nested", any(type(value) is not str for value in self.message.values()))
 
 
 def anchor_line(entry: TapeEntry) -> str:
@@ -57,7 +66,39 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
     a call without a result gets one that says so, a result without a call is left out. Hidden, empty and
     unreadable messages are left out.
     """
-    hidden = {data["corrects"] for data in map(correction_of, entries) if data and data.get("hide")}
+    entries, stamps = tuple(entries), style.stamps
+    if not entries:
+        return ()
+    kept = entries[0].made  # goes with the window
+    known: _Selected | None = kept.get(("selected", stamps))
+    found = known.continued(entries, stamps) if known else None
+    found = kept["selected", stamps] = found or _selected(entries, stamps)
+    return _seen(found.shown, style)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """The messages of entries, kept with the first one: `after` are the others. Most windows go on with plain messages,
+    which change nothing of what stands before them."""
+
+    after: tuple[TapeEntry, ...]
+    hidden: frozenset[int]
+    shown: tuple[Shown, ...]
+
+    def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected | None:
+        """The messages of these entries, if they are the same ones and plain messages; None where all is to be read."""
+        size = 1 + len(self.after)
+        rest = entries[size:]
+        if entries[1:size] != self.after or any(entry.kind in _PAIRED or correction_of(entry) for entry in rest):
+            return None
+        said = [entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden]
+        more = [one for entry in said if not entry.erased for one in _said(entry, stamps)]
+        return _Selected(entries[1:], self.hidden, (*self.shown, *more))
+
+
+def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected:
+    corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
+    hidden = frozenset(data["corrects"] for data in corrections.values() if data.get("hide"))
     exchanges = paired(entries, hidden)
     shown: list[Shown] = []
     for entry in entries:
@@ -66,19 +107,31 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
         if entry.kind == Kind.TOOL_CALL:
             shown += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
-            shown += _message(entry, style)
-        elif correction := correction_of(entry):
-            shown += _correction(entry.id, correction)
-    return _seen(shown, style)
+            shown += _said(entry, stamps)
+        elif entry.id in corrections:
+            shown += _correction(entry.id, corrections[entry.id])
+    return _Selected(entries[1:], hidden, tuple(shown))
 
 
-def _seen(shown: Sequence[Shown], style: Style) -> tuple[Shown, ...]:
+def _said(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
+    """As `_message`, kept with the entry."""
+    found: list[Shown] | None = entry.made.get(("message", stamps))
+    if found is None:
+        found = entry.made["message", stamps] = _message(entry, stamps)
+    return found
+
+
+def _seen(shown: tuple[Shown, ...], style: Style) -> tuple[Shown, ...]:
     """The newest images as references that become images, all others in words."""
+    if all(type(one.message["content"]) is str for one in shown):
+        return shown
     messages = [one.message for one in shown]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
-    return tuple(
-        Shown(limited(one.message, place, places, sees=style.images > 0), one.ids) for place, one in enumerate(shown)
-    )
+    seen: list[Shown] = []
+    for place, one in enumerate(shown):
+        message = limited(one.message, place, places, sees=style.images > 0)
+        seen.append(one if message is one.message else Shown(message, one.ids))
+    return tuple(seen)
 
 
 def correction_of(entry: TapeEntry) -> JsonObject | None:
@@ -105,7 +158,7 @@ def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) ->
     return (Shown(joined, (opening.id, *first.ids)), *shown[1:])
 
 
-def _message(entry: TapeEntry, style: Style) -> list[Shown]:
+def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
     if role == "system":
@@ -117,15 +170,15 @@ def _message(entry: TapeEntry, style: Style) -> list[Shown]:
     if not content:
         return []
     if role == "user":
-        content = _headed(_head(entry, style), content)
+        content = _headed(_head(entry, stamps), content)
     kept = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
     return [Shown({"role": role, "content": content, **kept}, (entry.id,))]
 
 
-def _head(entry: TapeEntry, style: Style) -> str:
+def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     """When a message was written, by whom where several people write, and what it replies to."""
-    at = moment(entry.date) if style.stamps is not None else None
-    head = f"[{at.astimezone(style.stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
+    at = moment(entry.date) if stamps is not None else None
+    head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
         head += f"{_name(sender)}: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
@@ -172,6 +225,14 @@ def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
     """The assistant message with its calls, then one tool message for each call, in order."""
     if not calls:
         return []
+    known, made = entry.made.get("exchange", ((), ()))
+    if known != calls:
+        made = _made_of(entry, calls)
+        entry.made["exchange"] = calls, made
+    return list(made)
+
+
+def _made_of(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
     content = entry.payload.get("content")
     text = content if isinstance(content, str) else ""
     replay = {"replay": thaw(entry.payload["replay"])} if "replay" in entry.payload else {}

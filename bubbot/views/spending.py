@@ -30,8 +30,8 @@ class Sum:
     estimated: int = 0
     reservations: tuple[int, ...] = ()
 
-    def plus(self, data: JsonObject) -> Sum:
-        """With one settled call more."""
+    def plus(self, data: JsonObject, cited: int) -> Sum:
+        """With one settled call more. `cited`: the entry that says so."""
         nano = data["nano"]
         return Sum(
             self.calls + 1,
@@ -41,7 +41,7 @@ class Sum:
             self.nano + (nano or 0),
             self.unpriced + (nano is None),
             self.estimated + bool(data.get("estimated")),
-            (*self.reservations, data["reserved"]),
+            (*self.reservations, data.get("reserved", cited)),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -97,10 +97,10 @@ class SpendingView:
             names = _names(entry)
             if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
                 continue
-            total.add(entry.payload["data"])
+            total.add(entry)
             for by, name in names.items():
                 if name:
-                    parts[by].setdefault(name, Sums()).add(entry.payload["data"])
+                    parts[by].setdefault(name, Sums()).add(entry)
         return Spending(total.done(), {by: _ordered(by, sums) for by, sums in parts.items()})
 
 
@@ -111,10 +111,11 @@ class Sums:
     sum: Sum = Sum()
     cites: list[int] = field(default_factory=list)
 
-    def add(self, data: JsonObject) -> None:
+    def add(self, entry: TapeEntry) -> None:
         """One settled call."""
-        self.sum = replace(self.sum.plus(data), reservations=())
-        self.cites.append(data["reserved"])
+        added = self.sum.plus(entry.payload["data"], entry.id)
+        self.cites += added.reservations
+        self.sum = replace(added, reservations=())
 
     def done(self) -> Sum:
         """The sum, with what it cites."""

@@ -58,6 +58,25 @@ async def test_an_append_of_nothing_is_fine(store: TapeStore) -> None:
     assert await store.append([]) == []
 
 
+async def test_what_nobody_waits_for_is_written_before_what_is_asked_for_after_it(store: TapeStore) -> None:
+    along = asyncio.ensure_future(store.append_along([notes("a")]))
+    await asyncio.sleep(0)
+    await store.append([notes("b")])
+    assert await texts(store) == ["a", "b"]
+    assert [entry.id for entry in (await along)[0]] == [1]
+
+
+async def test_what_nobody_waits_for_is_written_without_another_write_and_when_the_store_is_closed(
+    store: TapeStore,
+) -> None:
+    async with asyncio.timeout(10):
+        assert [entry.id for entry in (await store.append_along([notes("a")]))[0]] == [1]
+    late = asyncio.ensure_future(store.append_along([notes("b")]))
+    await asyncio.sleep(0)
+    await store.aclose()
+    assert [entry.id for entry in (await late)[0]] == [2]
+
+
 async def test_the_head_is_the_newest_id(store: TapeStore) -> None:
     await store.append([notes("a", "b", "c")])
     assert await store.head("tape") == 3

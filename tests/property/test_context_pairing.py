@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bubbot.model import ModelRequest
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.query import evaluate
@@ -198,3 +201,22 @@ def test_a_longer_window_extends_the_messages_of_the_shorter_one(
     short = context_of(on_tape(asked, *first), ContextView(style=style)).messages
     long = context_of(on_tape(asked, *first, *more), ContextView(style=style)).messages
     assert long[: len(short)] == short
+
+
+@pytest.mark.law("T8")
+@given(TAPES, st.lists(VIEWS, min_size=1, max_size=2))
+def test_what_is_kept_with_the_entries_changes_no_context(entries: list[TapeEntry], views: list[ContextView]) -> None:
+    """Entries that were shown before, to models that spoilt what they were given, show what fresh ones show."""
+    views += [replace(view, style=replace(view.style, stamps=UTC)) for view in views]
+    for length in range(1, len(entries) + 1):
+        for view in views:
+            fresh = context_of([entry.stored(entry.id) for entry in entries[:length]], view)
+            used = context_of(entries[:length], view)
+            assert used == fresh
+            request = ModelRequest("system", used.messages, texts=used.texts)
+            assert request.as_bytes() == replace(request, texts=()).as_bytes()
+            for message in used.messages:
+                for part in message.get("content") or (), message.get("tool_calls", ()):
+                    if isinstance(part, list):
+                        part.clear()
+                message.clear()  # type: ignore[attr-defined]

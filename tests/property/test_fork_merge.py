@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import product
 from typing import TypeAlias
 
 import pytest
@@ -18,13 +19,13 @@ from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import Opening, TapeQuery, Window
+from bubbot.tape.query import Opening, TapeQuery, Window, Zone
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, Reset, TapeStore
 from tests.doubles import CountingIds, SteppingClock
 from tests.property.bench import Bench, answer
 from tests.property.bench import bench as open_bench
-from tests.property.strategies import KEYS, entries, exactly, keyed_apart, queries, texts, thorough, unkeyed
+from tests.property.strategies import KEYS, NAMES, entries, exactly, keyed_apart, queries, texts, thorough, unkeyed
 from tests.raw import raw, rows
 from tests.tapes import whole
 
@@ -232,6 +233,8 @@ def test_forks_one_after_the_other_read_as_a_plain_tape(
         await pair.open([anchor("start"), *parent])
         queried = [replace(query, tape=name) for query in asked]
         windows = [replace(query, part=part) for query in queried for part in (Window(), Opening())]
+        standing = [TapeQuery(name, names=(one,), newest=True, limit=2) for one in NAMES]
+        standing += [TapeQuery(name, Zone(one, other), missing="empty") for one, other in product(NAMES, NAMES)]
         for turn, how in done:
             if how == "append":
                 await pair.fork.discard()
@@ -243,7 +246,7 @@ def test_forks_one_after_the_other_read_as_a_plain_tape(
                     await pair.do(Restart(archive=True))
                 await pair.fork.merge()
             await pair.begin()
-            await pair.same(pair.fork, [TapeQuery(name, Window()), *queried, *windows])
+            await pair.same(pair.fork, [TapeQuery(name, Window()), *queried, *windows, *standing])
 
     bench.run(check(bench.fresh()))
 

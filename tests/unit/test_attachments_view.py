@@ -124,7 +124,7 @@ class TestWords:
 
 def test_an_image_counts_as_what_it_costs() -> None:
     (shown,) = select(on_tape(says("user", image("a"))), SEES)
-    assert message_tokens(shown.message) > IMAGE_TOKENS
+    assert message_tokens(shown) > IMAGE_TOKENS
 
 
 def test_the_limits_are_recorded_with_the_view() -> None:

@@ -15,7 +15,8 @@ from bubbot.errors import BudgetSpent, ModelUnavailable, StoreUnavailable
 from bubbot.model import ModelReply, Price, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
-from bubbot.tape.store import TapeStore
+from bubbot.tape.entry import event
+from bubbot.tape.store import Batch, TapeStore
 from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, Payer, Spent
 from tests.budgets import ANN, Owner, facts, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
@@ -24,11 +25,13 @@ DAY = "2026-11-21"
 
 
 async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStore) -> None:
-    budget = await opened(store, plan())
+    budget = await opened(store, plan(day=1000.0))
     async with budget.call(ANN, "m", 5) as call:
         assert names(await whole(store)) == [RESERVED]
         assert budget.held()[0].tokens == 15
         call.reply = ModelReply("ok", usage=Usage(4, 2, 2), model="m")
+    assert budget.held() == ()
+    await budget.written()
     reserved, settled = await whole(store)
     assert reserved.payload["data"] == {
         "call": "call-1",
@@ -47,6 +50,41 @@ async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStor
     for scope, name in (("bot", ""), ("channel", "test"), ("chat", "test:home"), ("user", "test:1"), ("model", "m")):
         for period in (DAY, DAY[:7]):
             assert budget.spent(scope, name, period) == Spent(1, 6, 5 * 10**9)
+
+
+async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(store: TapeStore) -> None:
+    budget = await opened(store, replace(plan(), limits={("model", "other"): Limit(day=1.0), ("bot", ""): Limit()}))
+    async with budget.call(ANN, "m", 5) as call:
+        assert (await whole(store), budget.held()[0].tokens) == ((), 15)
+        call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
+    await budget.written()
+    [settled] = await facts(store, SETTLED)
+    assert (settled["nano"], settled["status"], "reserved" in settled) == (6 * 10**9, "answered", False)
+    assert settled["asked"] < (await whole(store))[0].date
+    assert (await read_books(store)).spent == budget._books.spent
+    assert budget.spent("user", "test:1", DAY).calls == 1
+    assert len(await whole(store)) == 1
+
+
+async def test_what_a_call_took_is_durable_no_later_than_what_is_written_after_it(sqlite_store: SqliteStore) -> None:
+    budget = await opened(sqlite_store, plan())
+    for number in range(1, 20):
+        async with budget.call(ANN, "m", 5) as call:
+            call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
+        await sqlite_store.append([Batch("other", (event("step"),))])
+        assert len(await facts(sqlite_store, SETTLED)) == number
+
+
+async def test_a_call_whose_fact_cannot_be_written_is_counted_and_ends_well(
+    memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    budget = await opened(memory_store, plan())
+    async with budget.call(ANN, "m", 5) as call:
+        call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
+        await memory_store.aclose()
+    await budget.written()
+    assert budget.spent("bot", "", DAY).tokens == 6
+    assert "what a model call took could not be written" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -281,7 +319,7 @@ class TestAStart:
         assert third.spent("bot", "", DAY) == Spent(2, 32, 32 * 10**9)
 
     async def test_reads_little_of_a_long_tape(self, store: TapeStore) -> None:
-        budget = await opened(store, plan())
+        budget = await opened(store, plan(tokens_day=1_000_000))
         for _ in range(120):
             await spend(budget, 1, 1)
         marks = [entry for entry in await whole(store) if entry.kind == "anchor"]
@@ -329,12 +367,13 @@ async def test_who_is_refused_is_told_of_the_budget_that_lasts_longest(memory_st
 async def test_a_call_that_is_given_up_while_it_is_reserved_costs_nothing_and_leaves_nothing_open(
     sqlite_store: SqliteStore,
 ) -> None:
-    budget = await opened(sqlite_store, plan())
+    budget = await opened(sqlite_store, plan(day=1000.0))
     asking = asyncio.create_task(spend(budget, 5, 5))
     await asyncio.sleep(0)
     assert len(budget.held()) == 1
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
+    await budget.written()
     [settled] = await facts(sqlite_store, SETTLED)
     assert (settled["reserved"], settled["nano"], budget.held()) == (1, 0, ())

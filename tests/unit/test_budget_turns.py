@@ -72,7 +72,7 @@ async def test_a_turn_whose_budget_ends_in_the_middle_keeps_what_it_did(memory_s
 
 async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemoryStore) -> None:
     model = Played(calls("tape_info"), says("done"))
-    async with metered(memory_store, plan(), model) as (bench, _):
+    async with metered(memory_store, plan(tokens_month=10**9), model) as (bench, _):
         result = await bench.say("hello", sender="7", chat="room")
         reserved = await facts(memory_store, RESERVED)
         assert [(one["session"], one["user"], one["turn"]) for one in reserved] == [

@@ -34,7 +34,7 @@ def window(roles: str, size: int = 30) -> list[Shown]:
 
 
 def tokens(shown: Sequence[Shown]) -> int:
-    return sum(message_tokens(one.message) for one in shown)
+    return sum(message_tokens(one) for one in shown)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,10 @@ class TestInTurns:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:
             await talk(bench, 40)
             for request in bench.requests:
-                assert sum(map(message_tokens, request.messages)) + estimate_tokens(request.system) <= 1_500 + 100
+                assert (
+                    sum(message_tokens(Shown(one, ())) for one in request.messages) + estimate_tokens(request.system)
+                    <= 1_500 + 100
+                )
 
     async def test_between_two_cuts_requests_extend_each_other(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:

@@ -20,7 +20,7 @@ def planned(home: Path, text: str) -> Plan:
 
 def test_nothing_is_limited_where_nothing_is_set(tmp_path: Path) -> None:
     made = planned(tmp_path, "")
-    assert made.limit("bot", "") == Limit()
+    assert made.limit("bot", "") is None
     assert (made.limit("user", "telegram:1"), made.warn_at) == (None, 0.8)
 
 

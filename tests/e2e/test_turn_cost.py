@@ -1,0 +1,84 @@
+"""What a turn costs, in what can be counted: commits, reads in other threads, statements, messages written anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.bench import tapes
+from benchmarks.bench.talk import WITH_TOOLS, Talk, talking
+from bubbot.stores import sqlite_writer
+from bubbot.stores.sqlite_writer import ThreadedConnection
+from bubbot.tape.entry import JsonObject, Kind, canonical
+from bubbot.views import selectors
+
+STATEMENTS = 40
+"""Of a plain turn at most, for eight entries on four tapes and the fork they are collected in."""
+
+
+@pytest.fixture
+async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Talk]:
+    """A bot in the middle of a conversation. However slow the machine is, what waits for company gets it."""
+    monkeypatch.setattr(sqlite_writer, "ALONG", 600.0)
+    await tapes.build(tmp_path / "home", 200)
+    async with talking(tmp_path / "home") as begun:
+        await begun.new_window()
+        await begun.say()
+        await begun.say(text=WITH_TOOLS)
+        yield begun
+
+
+@pytest.fixture
+def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts what the bot does from here on."""
+    seen: Counter[str] = Counter()
+    commit, run = sqlite_writer._commit, ThreadedConnection.run
+
+    def counting(conn: sqlite3.Connection, jobs: list[Any]) -> Any:
+        seen["commits"] += 1
+        done = [""]  # a trigger is told of under the name of its statement
+        conn.set_trace_callback(done.append)
+        try:
+            return commit(conn, jobs)
+        finally:
+            conn.set_trace_callback(None)
+            seen["statements"] += sum(sql != before for before, sql in pairwise(done))
+
+    async def reading(self: ThreadedConnection, job: Callable[[sqlite3.Connection], Any]) -> Any:
+        seen["reads"] += 1
+        return await run(self, job)
+
+    def writing(value: JsonObject) -> str:
+        seen["messages"] += 1
+        return canonical(value)
+
+    monkeypatch.setattr(sqlite_writer, "_commit", counting)
+    monkeypatch.setattr(ThreadedConnection, "run", reading)
+    monkeypatch.setattr(selectors, "canonical", writing)
+    return seen
+
+
+async def test_a_plain_turn_commits_twice_and_reads_nothing(talk: Talk, counted: Counter[str]) -> None:
+    for turn in range(1, 6):
+        await talk.say()
+        assert counted["commits"] == 2 * turn, "the fork is opened, the turn is merged"
+        assert counted["reads"] == 0
+    assert counted["statements"] <= 5 * STATEMENTS
+
+
+async def test_a_turn_writes_its_own_messages_and_not_those_of_the_window(talk: Talk, counted: Counter[str]) -> None:
+    assert len(await talk.tape().from_last_anchor((Kind.MESSAGE, Kind.TOOL_CALL))) > 20
+    for _ in range(5):
+        await talk.say()
+    assert counted["messages"] <= 5 * 3, "the anchor's line, the answer before, and the new message"
+
+
+async def test_a_turn_with_two_steps_of_tools_commits_before_and_after_each(talk: Talk, counted: Counter[str]) -> None:
+    await talk.say(text=WITH_TOOLS)
+    assert counted["commits"] <= 2 + 2 * 2
