@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores import sqlite_text
+from bubbot.stores import sqlite_index_fill, sqlite_text
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
 from bubbot.stores.sqlite_index import look_over_index
 from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
@@ -174,6 +174,22 @@ async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
     assert await found(chat, "cathedral") == [2]
     await filler.fill()
     assert await found(chat, "cathedral") == [2]
+
+
+async def test_what_was_written_in_many_parts_is_merged(
+    chat: TapeService, filler: IndexFiller, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parts() -> int:
+        with closing(sqlite3.connect(path)) as conn:
+            return int(conn.execute("SELECT count(DISTINCT segid) FROM words_idx").fetchone()[0])
+
+    await chat.append([message("user", f"word{number}") for number in range(1200)])
+    await filler.fill()
+    before = parts()
+    monkeypatch.setattr(sqlite_index_fill, "UNTIDY", 1000)
+    await filler.fill()
+    assert (before > 1, parts()) == (True, 1)
+    assert await found(chat, "word1199") == [1200]
 
 
 @pytest.mark.law("T17")
