@@ -125,6 +125,13 @@ async def test_misspelt_words_are_found_however_far_back(chat: TapeService, fill
     assert (await chat.read(SearchView(typed))).spelling_from == 0
 
 
+async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, filler: IndexFiller) -> None:
+    await chat.append([message("user", f"see {LONG_WORD[:60]} now"), message("user", "see it now")])
+    await chat.append([message("user", f"filling {number}") for number in range(2500)])
+    await filler.fill()
+    assert await found(chat, f"{LONG_WORD[:30]}{LONG_WORD[31:60]} see") == [1]
+
+
 async def test_a_long_tail_is_told(chat: TapeService, filler: IndexFiller) -> None:
     await chat.append([message("user", "the database")])
     await filler.fill()
