@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from bubbot.stores.sqlite_index_tokens import END, HUGE, LONG, LONGEST, WITHIN, phrase, run_tokens, trigrams
+from bubbot.stores.sqlite_index_tokens import END, HUGE, LONG, LONGEST, WITHIN, phrase, run_tokens, some_trigrams
 from bubbot.tape.words import is_run, is_symbol, pieces
 
 ANY_OF = 400
@@ -121,7 +121,7 @@ def containing(conn: sqlite3.Connection, part: str, most: int = ANY_OF) -> list[
         return None
     if len(part) > LONGEST:
         return []
-    return _looked_up(conn, trigrams(part), "instr(term, ?1) > 0", part, most)
+    return _looked_up(conn, some_trigrams(part), "instr(term, ?1) > 0", part, most)
 
 
 def _endings(conn: sqlite3.Connection, part: str) -> list[str] | None:
@@ -130,7 +130,7 @@ def _endings(conn: sqlite3.Connection, part: str) -> list[str] | None:
         return None
     if len(part) > LONGEST:
         return []
-    wanted = [*trigrams(part), part[-3:] + END]
+    wanted = [*some_trigrams(part)[:-1], part[-3:] + END]
     return _looked_up(conn, wanted, "substr(term, -length(?1)) = ?1", part, ANY_OF)
 
 

@@ -17,6 +17,9 @@ from bubbot.tape.query import fold_text
 
 BATCH = 400
 """Entries indexed at a time: some 30 ms."""
+UNTIDY = 20_000
+"""Entries after which the parts that FTS5 has written are worth merging: a query looks into each of them."""
+_PAGES = 500  # merged at a time
 KNOWN = 50_000
 """Terms whose number is kept in memory."""
 _ROWS = (
@@ -32,6 +35,8 @@ class Filler:
     index: sqlite3.Connection
     database: sqlite3.Connection
     _known: dict[str, int] = field(default_factory=dict)
+    _untidy: int = 0
+    _merging: list[str] = field(default_factory=list)
 
     def step(self, most: int = BATCH) -> int | None:
         """Indexes the next entries and says how many; None where the index does not belong to the database."""
@@ -48,13 +53,26 @@ class Filler:
             self.database.execute("COMMIT")
         if rows:
             self._write(found, rows)
+            self._untidy += len(rows)
         return len(rows)
 
-    def behind(self) -> int:
-        """How many entries are not indexed yet."""
-        found = covered(self.index)
-        newest = self.database.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
-        return int(newest) - (found.position if found else 0)
+    def tidy(self) -> bool:
+        """Merges some of the parts that FTS5 has written; says whether there is more to do."""
+        if not self._merging:
+            if self._untidy < UNTIDY:
+                return False
+            self._untidy, self._merging = 0, ["words", "gram"]
+            for table in self._merging:
+                self._merge(table, -_PAGES)  # a number below zero begins to make one part of all
+            return True
+        if self._merge(self._merging[0], _PAGES) < 2:  # as FTS5 says that it has nothing left to do
+            self._merging.pop(0)
+        return bool(self._merging)
+
+    def _merge(self, table: str, pages: int) -> int:
+        before = self.index.total_changes
+        self.index.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
+        return self.index.total_changes - before
 
     def _write(self, found: Covered, rows: Sequence[tuple[Any, ...]]) -> None:
         bodies: list[tuple[int, str]] = []

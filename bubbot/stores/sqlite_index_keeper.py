@@ -72,6 +72,8 @@ class IndexFiller:
             done = await self._do(self._work.step)
             took = self._clock() - began
             if done == 0:
+                if written.count == seen and await self._do(self._work.tidy):
+                    continue
                 await written.beyond(seen)
                 await self._sleep(manners.gather)
             else:
@@ -79,7 +81,7 @@ class IndexFiller:
 
     async def fill(self) -> None:
         """Indexes everything there is, at once."""
-        while await self._do(self._work.step):
+        while await self._do(self._work.step) or await self._do(self._work.tidy):
             pass
 
     async def forget(self) -> None:
@@ -130,6 +132,10 @@ class _Work:
             log.warning("the search index is made anew: %s", reason, extra={"action": "index.anew"})
             done = self._opened().step(most)
         return done or 0
+
+    def tidy(self) -> bool:
+        """Merges what was written in many parts, some at a time; says whether there is more to do."""
+        return self._filler is not None and self._filler.tidy()
 
     def forget(self) -> None:
         """Closes and deletes the file."""

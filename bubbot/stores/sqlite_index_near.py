@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from math import log10
 
 from bubbot.stores.sqlite_index_exact import containing
-from bubbot.stores.sqlite_index_tokens import END, LONGEST, hashes, one_less, phrase, run_tokens, trigrams
+from bubbot.stores.sqlite_index_tokens import END, LONG, LONGEST, hashes, one_less, phrase, run_tokens, trigrams
 from bubbot.tape.words import is_run, is_spelt, plain, tokens
 from bubbot.views.spelling import alike, edits_of
 
@@ -21,11 +21,11 @@ def plan(conn: sqlite3.Connection, text: str) -> list[str]:
     """FTS5 expressions for entries that hold every word of the folded text: one for all words, or one for each spelling
     of a single word, best first. None of them where a word is nowhere."""
     words = sorted(tokens(text), key=len, reverse=True)
-    if len(words) == 1 and not is_run(words[0]):
-        return [phrase((one,)) for one in spellings(conn, words[0])]
+    if len(words) == 1:
+        return _run(words[0]) if is_run(words[0]) else [phrase((one,)) for one in spellings(conn, words[0])]
     parts = []
     for word in words:
-        part = _run(word) if is_run(word) else " OR ".join(phrase((one,)) for one in spellings(conn, word))
+        part = " OR ".join(_run(word) if is_run(word) else [phrase((one,)) for one in spellings(conn, word)])
         if not part:
             return []
         parts.append(f"({part})")
@@ -35,7 +35,7 @@ def plan(conn: sqlite3.Connection, text: str) -> list[str]:
 def spellings(conn: sqlite3.Connection, word: str) -> list[str]:
     """The terms that may be meant by a word, best first."""
     if len(word) > LONGEST:
-        return [word[:LONGEST]]
+        return [LONG]
     found = {word: 0.0} if _is_term(conn, word) else {}
     bare = plain(word)
     if not is_spelt(word):
@@ -93,21 +93,21 @@ def _by_grams(conn: sqlite3.Connection, bare: str) -> list[str]:
     return [row[0] for row in conn.execute(sql, (expression, len(bare) - 2, len(bare) + 2))]
 
 
-def _run(run: str) -> str:
-    """A run as it is; from four characters on with one of them wrong, or two swapped."""
+def _run(run: str) -> list[str]:
+    """A run as it is; from four characters on with one of them wrong, or two swapped: what tells most comes first."""
     size = len(run)
     if size < 4:
-        return phrase(_pairs(run), prefix=size == 1)
+        return [phrase(_pairs(run), prefix=size == 1)]
     if size > _LONG_RUN:
         third = -(-size // 3)
-        return " OR ".join(phrase(_pairs(run[at : at + third])) for at in range(0, size, third) if size - at > 1)
-    kept = {(run[:at], run[at + wide :]) for at in range(size) for wide in (1, 2) if at + wide <= size}
-    either = [
-        " AND ".join(phrase(_pairs(part)) for part in parts if len(part) > 1)
-        for parts in sorted(kept)
-        if any(len(part) > 1 for part in parts)
-    ]
-    return " OR ".join(f"({one})" for one in dict.fromkeys(either))
+        return [phrase(_pairs(run[at : at + third])) for at in range(0, size, third) if size - at > 1]
+    kept = sorted({(run[:at], run[at + wide :]) for at in range(size) for wide in (1, 2) if at + wide <= size})
+    # One character alone is in too many texts to be asked for.
+    told = [tuple(part for part in parts if len(part) > 1) for parts in kept]
+    by_size: dict[int, list[str]] = {}
+    for parts in dict.fromkeys(parts for parts in told if parts):
+        by_size.setdefault(sum(map(len, parts)), []).append(" AND ".join(phrase(_pairs(part)) for part in parts))
+    return [" OR ".join(f"({one})" for one in by_size[length]) for length in sorted(by_size, reverse=True)]
 
 
 def _pairs(run: str) -> list[str]:

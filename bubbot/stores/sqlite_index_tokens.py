@@ -73,6 +73,11 @@ def trigrams(text: str) -> list[str]:
     return [text[at : at + 3] for at in range(len(text) - 2)]
 
 
+def some_trigrams(text: str) -> list[str]:
+    """Enough of the trigrams of a text to cover it: each is a list to go through, and texts are compared anyway."""
+    return list(dict.fromkeys([*(text[at : at + 3] for at in range(0, len(text) - 2, 3)), text[-3:]]))
+
+
 def deletions(term: str) -> set[int]:
     """The hashes under which a misspelt term is found: of it without accents, and with one letter left out. Words one
     mistake apart share one. A short word is not misspelt, only typed without its accents."""

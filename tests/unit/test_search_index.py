@@ -7,14 +7,14 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores import sqlite_text
+from bubbot.stores import sqlite_index_fill
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
 from bubbot.stores.sqlite_index import look_over_index
 from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
@@ -125,6 +125,13 @@ async def test_misspelt_words_are_found_however_far_back(chat: TapeService, fill
     assert (await chat.read(SearchView(typed))).spelling_from == 0
 
 
+async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, filler: IndexFiller) -> None:
+    await chat.append([message("user", f"see {LONG_WORD[:60]} now"), message("user", "see it now")])
+    await chat.append([message("user", f"filling {number}") for number in range(2500)])
+    await filler.fill()
+    assert await found(chat, f"{LONG_WORD[:30]}{LONG_WORD[31:60]} see") == [1]
+
+
 async def test_a_long_tail_is_told(chat: TapeService, filler: IndexFiller) -> None:
     await chat.append([message("user", "the database")])
     await filler.fill()
@@ -174,6 +181,22 @@ async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
     assert await found(chat, "cathedral") == [2]
     await filler.fill()
     assert await found(chat, "cathedral") == [2]
+
+
+async def test_what_was_written_in_many_parts_is_merged(
+    chat: TapeService, filler: IndexFiller, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parts() -> int:
+        with closing(sqlite3.connect(path)) as conn:
+            return int(conn.execute("SELECT count(DISTINCT segid) FROM words_idx").fetchone()[0])
+
+    await chat.append([message("user", f"word{number}") for number in range(1200)])
+    await filler.fill()
+    before = parts()
+    monkeypatch.setattr(sqlite_index_fill, "UNTIDY", 1000)
+    await filler.fill()
+    assert (before > 1, parts()) == (True, 1)
+    assert await found(chat, "word1199") == [1200]
 
 
 @pytest.mark.law("T17")
@@ -285,40 +308,6 @@ async def test_commands_that_read_use_the_index(chat: TapeService, filler: Index
         assert await found(tape, "databse") == [1]
     finally:
         await beside.aclose()
-
-
-async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
-    chat: TapeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await chat.append([message("user", f"word{number}") for number in range(3000)])
-    monkeypatch.setattr(sqlite_text, "_OPERATIONS", 100)
-    monkeypatch.setattr(sqlite_text.Stop, "started", lambda _: lambda: True)
-    with pytest.raises(StoreUnavailable, match="longer than 20 seconds"):
-        await chat.read(SearchView("nowhere"))
-    monkeypatch.undo()
-    assert await found(chat, "word2999") == [3000]
-
-
-async def test_a_search_whose_caller_is_gone_is_ended(
-    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await chat.append([message("user", f"word{number}") for number in range(3000)])
-    made: list[sqlite_text.Stop] = []
-    begun, loop, started = asyncio.Event(), asyncio.get_running_loop(), sqlite_text.Stop.started
-
-    def beginning(stop: sqlite_text.Stop) -> Callable[[], bool]:
-        made.append(stop)
-        loop.call_soon_threadsafe(begun.set)
-        return started(stop)
-
-    monkeypatch.setattr(sqlite_text.Stop, "started", beginning)
-    task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="nowhere")] * 500))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert made[0].asked.is_set()
-    assert await asyncio.wait_for(found(chat, "word2999"), 10) == [3000]
 
 
 def test_while_others_write_the_filling_takes_a_sixteenth_of_the_time() -> None:

@@ -1,0 +1,60 @@
+"""A search ends: when its time is up, and when nobody waits for it any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bubbot.errors import StoreUnavailable
+from bubbot.stores import sqlite_text
+from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.entry import message
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.views.search import SearchView
+from tests.doubles import CountingIds, SteppingClock
+
+
+@pytest.fixture
+def chat(sqlite_store: SqliteStore) -> TapeService:
+    return TapeService(sqlite_store, "chat", now=SteppingClock(), new_id=CountingIds())
+
+
+async def found(chat: TapeService, text: str) -> list[int]:
+    return [hit.id for hit in (await chat.read(SearchView(text))).hits]
+
+
+async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
+    chat: TapeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.append([message("user", f"word{number}") for number in range(3000)])
+    monkeypatch.setattr(sqlite_text, "_OPERATIONS", 100)
+    monkeypatch.setattr(sqlite_text.Stop, "started", lambda _: lambda: True)
+    with pytest.raises(StoreUnavailable, match="longer than 20 seconds"):
+        await chat.read(SearchView("nowhere"))
+    monkeypatch.undo()
+    assert await found(chat, "word2999") == [3000]
+
+
+async def test_a_search_whose_caller_is_gone_is_ended(
+    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat.append([message("user", f"word{number}") for number in range(3000)])
+    made: list[sqlite_text.Stop] = []
+    begun, loop, started = asyncio.Event(), asyncio.get_running_loop(), sqlite_text.Stop.started
+
+    def beginning(stop: sqlite_text.Stop) -> Callable[[], bool]:
+        made.append(stop)
+        loop.call_soon_threadsafe(begun.set)
+        return started(stop)
+
+    monkeypatch.setattr(sqlite_text.Stop, "started", beginning)
+    task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="nowhere")] * 500))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert made[0].asked.is_set()
+    assert await asyncio.wait_for(found(chat, "word2999"), 10) == [3000]
