@@ -36,6 +36,7 @@ from bubbot.views.budget import (
     Payer,
     Spent,
     Warned,
+    renewal,
     whose_budget,
 )
 
@@ -395,11 +396,3 @@ class Budget:
             self._facts = 0
         finally:
             self._marking = False
-
-
-def renewal(period: str) -> str:
-    """The day on which the budget of a day or a month begins anew."""
-    if len(period) == 10:
-        return (datetime.fromisoformat(period) + timedelta(days=1)).strftime("%Y-%m-%d")
-    year, month = int(period[:4]), int(period[5:])
-    return f"{year + month // 12:04}-{month % 12 + 1:02}-01"

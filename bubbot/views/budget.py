@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -277,3 +278,11 @@ class LateTurnsView:
                 hold = hold_from(data, entry.id)
                 turns.setdefault(hold.payer.turn, (data.get("asked", entry.date), hold.payer))
         return turns
+
+
+def renewal(period: str) -> str:
+    """The day on which the budget of a day or a month begins anew."""
+    if len(period) == 10:
+        return (datetime.fromisoformat(period) + timedelta(days=1)).strftime("%Y-%m-%d")
+    year, month = int(period[:4]), int(period[5:])
+    return f"{year + month // 12:04}-{month % 12 + 1:02}-01"

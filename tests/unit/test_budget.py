@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.budget import Limit, Plan, renewal
+from bubbot.budget import Limit, Plan
 from bubbot.errors import BudgetSpent, ModelUnavailable, StoreUnavailable
 from bubbot.model import ModelReply, Price, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, TapeStore
-from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, Payer, Spent
+from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, Payer, Spent, renewal
 from tests.budgets import ANN, Owner, facts, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 
