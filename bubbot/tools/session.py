@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from pydantic import Field, model_validator
 from bubbot.channel import CommandInfo, Role
 from bubbot.errors import ToolRetry
 from bubbot.memory import MemoryZone
+from bubbot.model import ModelRequest
 from bubbot.runtime.commands import unknown, usage
 from bubbot.runtime.compose import Composer, pictured, rebuilt
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
@@ -258,10 +260,14 @@ def _explained(found: Explanation) -> str:
 async def _request(turn: Turn, found: Explanation) -> str:
     """The last step's request, built again from the tape and checked against its recorded digest."""
     _, step = found.steps[-1]
-    entries = (await turn.tape.fetch([TapeQuery(turn.tape.name, Whole())]))[0]
+    whole = await turn.tape.fetch([TapeQuery(turn.tape.name, Whole())])
     system = (await turn.tape.get_blob(step["system"])).decode()
     tools = (await turn.tape.get_blob(step["tools"])).decode()
-    request = rebuilt(step, entries, tape=turn.tape.name, system=system, tools=tools)
+
+    def again() -> ModelRequest:
+        return rebuilt(step, whole.pop(), tape=turn.tape.name, system=system, tools=tools)
+
+    request = await asyncio.to_thread(again)  # the whole tape is gone through, and let go of, beside the event loop
     same = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the one that was sent, byte for byte" if same else "NOT equal to the one that was sent"
     # Printed with the digests of images: what is printed goes onto the tape, where their bytes have no place.
