@@ -319,8 +319,8 @@ class Budget:
             self._facts += 1
             await self._tell_owner(took)
             await self._mark()
-        except BubbotError:  # it is counted until the process ends
-            log.exception("what a model call took could not be written", extra={"action": "budget.unwritten"})
+        except BubbotError as error:  # it is counted until the process ends; the turn itself says what is wrong
+            log.info("what a model call took is not written: %s", error, extra={"action": "budget.unwritten"})
 
     def _cost(self, made: Call, usage: Usage) -> int | None:
         """What the call cost: by the price that was set, else as the model says, who knows of tiers and parts that no

@@ -123,6 +123,7 @@ async def second_life(home: Path, platforms: list[Platform], people: dict[str, s
     return daemon
 
 
+@pytest.mark.proof
 async def test_a_bot_released_to_deliver_does_what_was_left_open(tmp_path: Path) -> None:
     home, other, backup = tmp_path / "home", tmp_path / "other", tmp_path / "backup"
     async with BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
