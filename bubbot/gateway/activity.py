@@ -59,4 +59,9 @@ class Activity:
         return doing, None if doing.since is None else self._clock() - doing.since
 
     def _now(self, session: str, doing: Doing) -> None:
-        self._turns[session] = replace(doing, since=self._turns.get(session, doing).since)
+        before = self._turns.get(session, doing)
+        if (before.what, before.tool) != (doing.what, doing.tool):  # an answer comes in many pieces
+            doing = replace(doing, since=before.since)
+        elif session in self._turns:
+            return
+        self._turns[session] = doing
