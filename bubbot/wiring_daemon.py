@@ -17,7 +17,6 @@ from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
-from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.settings import Settings
 from bubbot.supervise import Pace, supervise
 from bubbot.tape.entry import timestamp
@@ -63,12 +62,12 @@ async def open_daemon(
     """
     configured = channel_tables(settings)
     made: list[Access] = []
-    held: list[Restored] = []
     remote = RemoteChannel(STDIN)
 
     async def lines(maker: Maker) -> list[Line]:
-        held.extend(await _quarantine(maker))
-        tables = {} if held else configured
+        if maker.restored is not None:
+            _tell(maker.restored)
+        tables = {} if maker.restored else configured
         listed = {name: admission_of(common, settings).listed for name, (common, _) in configured.items()}
         access = Access(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=listed)
         await access.load()
@@ -90,27 +89,22 @@ async def open_daemon(
         return [*found, await maker.line(remote, LineRules(queued=True))]
 
     async with open_bot(settings, home, lines, wrap or Wrap(), address) as app:
-        for name in () if held else configured:
+        for name in () if app.maker.restored else configured:
             await app.lines[name].inbox.begin(timestamp(now()))
         manager = ChannelManager(app.lines, app.runtime, Pace(random.random))
         app.watch.standing = lambda: (
             {name: manager.states.get(name, "") for name in app.lines if name != remote.name},
             manager.refusals,
         )
-        yield Daemon(app, made[0], manager, remote, held[0] if held else None)
+        yield Daemon(app, made[0], manager, remote, app.maker.restored)
 
 
-async def _quarantine(maker: Maker) -> list[Restored]:
-    """The restore that was not released, told to the operator; none where there is none."""
-    restored = await Quarantine(maker.service(HOME_TAPE)).standing()
-    if restored is None:
-        return []
+def _tell(restored: Restored) -> None:
     log.warning(
         "this home was restored from %s (%s) and is in quarantine: no channel is started and no job fires, but bubbot chat "
         "works. bubbot restore --release, and a new start, end that", restored.backup, restored.created[:19],
         extra={"action": "run.quarantine"},
     )  # fmt: skip
-    return [restored]
 
 
 async def _nothing() -> None:

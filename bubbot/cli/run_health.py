@@ -30,6 +30,11 @@ async def health(watch: Callable[[], Watch], made: Setup) -> AsyncIterator[Calla
         metrics.attach(over.lines.values(), over.activity, over.budget)
 
     attach()
-    asked = door.Asked(lambda: watch().channels(), lambda: watch().snapshot(), lambda: watch().store.commits)
+    asked = door.Asked(
+        lambda: watch().channels(),
+        lambda: watch().quarantine,
+        lambda: watch().snapshot(),
+        lambda: watch().store.commits,
+    )
     async with door.health_door(door.HealthAddress(settings.host, settings.port), asked, metrics):
         yield attach
