@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from zoneinfo import ZoneInfo
 
 from bubbot.access import ACCESS_TAPE, Access
 from bubbot.channel import Webhook
+from bubbot.gateway.daily import DailyLine
 from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.remote import RemoteChannel
@@ -50,6 +52,11 @@ class Daemon:
             return self.app.group.create_task(_nothing())
         keeper, pace = self.app.time.keeper(), Pace(random.random)
         return self.app.group.create_task(supervise("schedules", keeper.run, pace))
+
+    def tell_daily(self, zone: str) -> asyncio.Task[None]:
+        """Begins to log the deployment head, now and each midnight; to be cancelled at the end."""
+        line = DailyLine(self.app.watch.standing_of_tapes, ZoneInfo(zone), now)
+        return self.app.group.create_task(supervise("the line of the day", line.run, Pace(random.random)))
 
 
 @asynccontextmanager

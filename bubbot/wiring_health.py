@@ -18,6 +18,7 @@ from bubbot.budget import Budget
 from bubbot.channel import Channel, Health, Reports, Role
 from bubbot.errors import BubbotError
 from bubbot.gateway.activity import Activity
+from bubbot.gateway.daily import Standing
 from bubbot.gateway.health import (
     Backup,
     ChannelState,
@@ -53,7 +54,7 @@ from bubbot.wiring_budget import plan_of
 
 log = logging.getLogger(__name__)
 
-Standing: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
+States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
 """The state of each configured channel, empty before it was begun with; and why those that were refused were."""
 
 
@@ -86,7 +87,7 @@ class Watch:
         self.quarantine = _held(restored)
         """What its home was made of, where it has no channels for that. A release counts from the next start on."""
         self.over = over
-        self.standing: Standing | None = None
+        self.standing: States | None = None
         """What became of the configured channels. A bot of one channel has none: whoever runs it is in front of it."""
         self._home = home
         self.settings = settings
@@ -133,6 +134,11 @@ class Watch:
             newest=noted.newest,
             quarantine=self.quarantine,
         )
+
+    async def standing_of_tapes(self) -> Standing:
+        """For the line of the day. Raises a `StoreError` where the database cannot be read."""
+        found, head = await _database(self._home, self.store), await self.store.deployment_head()
+        return Standing(head, found.entries, found.size)
 
     async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
         """See `Report`. Whoever asks for the status of a chat is answered, whatever cannot be looked at."""

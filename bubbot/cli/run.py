@@ -79,8 +79,11 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
     ):
         manager.start(app.group.create_task)
         report.watch(partial(watched, daemon))
-        keeping = daemon.keep_time()
-        hearing = app.group.create_task(_reload_when(asked.reload, reloader, report))
+        beside = [
+            daemon.keep_time(),
+            daemon.tell_daily(made.settings.bot.timezone),
+            app.group.create_task(_reload_when(asked.reload, reloader, report)),
+        ]
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
             log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
@@ -90,8 +93,8 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
         await _first(ending.wait(), manager.wait(beside=daemon.remote.name))
         log.info("ending", extra={"action": "run.ending"})
         server.quiesce()
-        keeping.cancel()
-        hearing.cancel()
+        for task in beside:
+            task.cancel()
         report.stopping(Grace().longest(len(app.lines)))
         await manager.end(Grace())
     if not ending.is_set() and manager.refusals:

@@ -70,7 +70,7 @@ async def test_a_bot_in_quarantine_is_not_ready_and_a_number_says_so() -> None:
             told = {
                 "ready": False,
                 "channels": {},
-                "quarantine": "restored from copy: bubbot restore --release ends it",
+                "quarantine": "copy",
             }
             assert await ready.json() == told
         async with session.get(f"{at}/metrics") as metrics:
