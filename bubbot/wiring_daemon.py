@@ -6,9 +6,9 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -41,6 +41,8 @@ class Daemon:
     quarantine: Restored | None = None
     called: bool = False
     """Whether the HTTP door is open."""
+    reloaded: list[Callable[[], None]] = field(default_factory=list)
+    """Called after each reload, which has put other lines in the place of some."""
 
     def webhooks(self) -> dict[str, Webhook]:
         """The channels that are called by their platforms."""

@@ -116,7 +116,7 @@ class Watch:
     async def snapshot(self) -> Snapshot:
         """How the bot is now. Raises a `StoreError` where the database cannot be read."""
         noted, over, budget = remarks(), self.over, self.over.budget
-        owed = [owed_by(name, await line.outbox.open()) for name, line in over.lines.items()]
+        owed = [owed_by(name, await line.outbox.open()) for name, line in list(over.lines.items())]
         database = await _database(self._home, self.store)
         return replace(
             nobody_runs(self.settings, self._home, self._now),
