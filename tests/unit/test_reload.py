@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
-from bubbot.channel import ChannelOptions, Introduction, Receive
+from bubbot.channel import ChannelOptions, Inbound, Introduction, Receive, Sender
 from bubbot.cli.run import _reload_when
 from bubbot.cli.run_control import _doors
 from bubbot.cli.run_health import attached
@@ -23,13 +24,15 @@ from bubbot.service.notify import Notifier
 from bubbot.service.report import Report, Times
 from bubbot.settings import ModelSettings, Settings
 from bubbot.supervise import Pace
+from bubbot.tape.entry import timestamp
+from bubbot.wiring import now
 from bubbot.wiring_daemon import Daemon, open_daemon
 from bubbot.wiring_reload import Reloader
 from tests.gateways import Stage
 
 _load = plugins.load
 WAIT = 10.0
-GRACE = Grace(turns=1.0, deliveries=0.2)
+GRACE = Grace(turns=0.2, deliveries=0.2)
 Steps = dict[str, Callable[[], Any]]
 
 
@@ -256,6 +259,27 @@ async def test_a_reload_that_is_given_up_in_the_middle_is_whole(tmp_path: Path, 
         await asyncio.gather(reloading, return_exceptions=True)
         assert bot.daemon.manager.states == {"a": "running", "b": "running", "stdin": "running"}
     assert platforms.open() == []
+
+
+async def test_a_turn_that_is_cut_off_with_its_channel_is_answered_once_when_that_is_back(
+    tmp_path: Path, platforms: Platforms
+) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"default": [{"text": "You said: {text}", "delay": 0.4}]}))
+    model = ModelSettings(name="scripted", script=script)
+    there, gone = (one.model_copy(update={"model": model}) for one in (configured(a={"debounce": 0}), configured()))
+    async with running(tmp_path, there) as bot:
+        said = Inbound("a", "1", "7", Sender("1", "Ada"), "hi", timestamp(now()), message="m1")
+        await bot.daemon.app.lines["a"].receive(said)
+        await until(lambda: bot.daemon.app.runtime.load().running)
+        await bot.reload(gone)  # sooner than the turn ends
+        assert bot.daemon.app.runtime.load().sessions == 0
+        await bot.reload(there)
+        await until(lambda: bot.daemon.app.runtime.load().running)
+        assert not await bot.daemon.app.lines["a"].receive(said)  # the platform repeats what it is not sure of
+        await until(lambda: [one for made in platforms.made for one in made.acts("send")])
+        await bot.daemon.app.runtime.idle()
+        assert [one for made in platforms.made for one in made.acts("send")] == ["You said: hi"]
 
 
 async def test_what_a_new_channel_does_is_counted(tmp_path: Path, platforms: Platforms) -> None:
