@@ -23,6 +23,7 @@ from bubbot.gateway.outbound import Deliverer
 from bubbot.home import Home, WriterLock
 from bubbot.model import Model
 from bubbot.models.lazy import LazyModel
+from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.places import Places
@@ -225,7 +226,8 @@ async def open_bot(
         await stack.enter_async_context(indexing(opened, settings.search, group))
         commands: list[CommandInfo] = []
         given, texts = Given(now, new_id), _texts(settings)
-        maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given)
+        restored = await Quarantine(_service(store, HOME_TAPE)).standing()
+        maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given, restored)
         by_name = {line.channel.name: line for line in await lines(maker)}
         purse = await open_purse(settings, maker.service, given, by_name, texts)
         books.push_async_callback(purse.budget.written)
@@ -243,7 +245,7 @@ async def open_bot(
             line.open_gate(runtime, texts, activity=activity, report=report)
         commands += typed_commands(toolbox, texts)
         over = Overseen(by_name, runtime, activity, kept.book, purse.budget)
-        watch = Watch(opened, home, over, settings, texts, now=now)
+        watch = Watch(opened, home, over, settings, texts, now=now, restored=restored)
         yield App(
             store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap, watch
         )

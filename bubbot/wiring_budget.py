@@ -58,11 +58,16 @@ async def open_purse(
     return Purse(budget, ledger_of(settings, books, given, plan), pace, books, given)
 
 
-async def renewed(purse: Purse, settings: Settings) -> Purse:
+def renewed(purse: Purse, settings: Settings, rates: Rates | None) -> Purse:
     """The same books under other settings; calls under way stay reserved. Raises `ConfigError`."""
     purse.budget.plan = plan = plan_of(settings)
-    purse.pace.rates = await _loaded(settings, purse.books, purse.given)
+    purse.pace.rates = rates
     return replace(purse, ledger=ledger_of(settings, purse.books, purse.given, plan))
+
+
+async def rates_of(settings: Settings, purse: Purse) -> Rates:
+    """How often people and chats may ask by these settings, with what they asked already."""
+    return await _loaded(settings, purse.books, purse.given)
 
 
 async def _loaded(settings: Settings, books: TapeHandle, given: Given) -> Rates:

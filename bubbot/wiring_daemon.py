@@ -6,18 +6,19 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from zoneinfo import ZoneInfo
 
 from bubbot.access import ACCESS_TAPE, Access
 from bubbot.channel import Webhook
+from bubbot.gateway.daily import DailyLine
 from bubbot.gateway.line import Line, LineRules
 from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
-from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.settings import Settings
 from bubbot.supervise import Pace, supervise
 from bubbot.tape.entry import timestamp
@@ -40,6 +41,8 @@ class Daemon:
     quarantine: Restored | None = None
     called: bool = False
     """Whether the HTTP door is open."""
+    reloaded: list[Callable[[], None]] = field(default_factory=list)
+    """Called after each reload, which has put other lines in the place of some."""
 
     def webhooks(self) -> dict[str, Webhook]:
         """The channels that are called by their platforms."""
@@ -52,6 +55,11 @@ class Daemon:
         keeper, pace = self.app.time.keeper(), Pace(random.random)
         return self.app.group.create_task(supervise("schedules", keeper.run, pace))
 
+    def tell_daily(self, zone: str) -> asyncio.Task[None]:
+        """Begins to log the deployment head, now and each midnight; to be cancelled at the end."""
+        line = DailyLine(self.app.watch.standing_of_tapes, ZoneInfo(zone), now)
+        return self.app.group.create_task(supervise("the line of the day", line.run, Pace(random.random)))
+
 
 @asynccontextmanager
 async def open_daemon(
@@ -63,12 +71,12 @@ async def open_daemon(
     """
     configured = channel_tables(settings)
     made: list[Access] = []
-    held: list[Restored] = []
     remote = RemoteChannel(STDIN)
 
     async def lines(maker: Maker) -> list[Line]:
-        held.extend(await _quarantine(maker))
-        tables = {} if held else configured
+        if maker.restored is not None:
+            _tell(maker.restored)
+        tables = {} if maker.restored else configured
         listed = {name: admission_of(common, settings).listed for name, (common, _) in configured.items()}
         access = Access(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=listed)
         await access.load()
@@ -90,27 +98,22 @@ async def open_daemon(
         return [*found, await maker.line(remote, LineRules(queued=True))]
 
     async with open_bot(settings, home, lines, wrap or Wrap(), address) as app:
-        for name in () if held else configured:
+        for name in () if app.maker.restored else configured:
             await app.lines[name].inbox.begin(timestamp(now()))
         manager = ChannelManager(app.lines, app.runtime, Pace(random.random))
         app.watch.standing = lambda: (
             {name: manager.states.get(name, "") for name in app.lines if name != remote.name},
             manager.refusals,
         )
-        yield Daemon(app, made[0], manager, remote, held[0] if held else None)
+        yield Daemon(app, made[0], manager, remote, app.maker.restored)
 
 
-async def _quarantine(maker: Maker) -> list[Restored]:
-    """The restore that was not released, told to the operator; none where there is none."""
-    restored = await Quarantine(maker.service(HOME_TAPE)).standing()
-    if restored is None:
-        return []
+def _tell(restored: Restored) -> None:
     log.warning(
         "this home was restored from %s (%s) and is in quarantine: no channel is started and no job fires, but bubbot chat "
         "works. bubbot restore --release, and a new start, end that", restored.backup, restored.created[:19],
         extra={"action": "run.quarantine"},
     )  # fmt: skip
-    return [restored]
 
 
 async def _nothing() -> None:

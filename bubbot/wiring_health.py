@@ -6,10 +6,9 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -19,6 +18,7 @@ from bubbot.budget import Budget
 from bubbot.channel import Channel, Health, Reports, Role
 from bubbot.errors import BubbotError
 from bubbot.gateway.activity import Activity
+from bubbot.gateway.daily import Standing
 from bubbot.gateway.health import (
     Backup,
     ChannelState,
@@ -36,26 +36,25 @@ from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.log import redact, remarks
 from bubbot.outbox import Outbox, outbox_tape
+from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.runtime.app import AppRuntime, Load
 from bubbot.schedule.book import ScheduleBook
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
+from bubbot.stores.backups import backups
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView
+from bubbot.views.quarantine import Restored
 from bubbot.views.schedule import CountsView, Schedule, ScheduleView
 from bubbot.wiring_budget import plan_of
 
 log = logging.getLogger(__name__)
 
-BACKUPS = "backups"
-"""Where the newest backup is looked for, below the home."""
-MANIFEST = "manifest.json"
-
-Standing: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
+States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
 """The state of each configured channel, empty before it was begun with; and why those that were refused were."""
 
 
@@ -74,11 +73,21 @@ class Watch:
     """Looks over a running bot, as often as it is asked."""
 
     def __init__(
-        self, store: SqliteStore, home: Home, over: Overseen, settings: Settings, texts: Texts, *, now: Clock
+        self,
+        store: SqliteStore,
+        home: Home,
+        over: Overseen,
+        settings: Settings,
+        texts: Texts,
+        *,
+        now: Clock,
+        restored: Restored | None = None,
     ) -> None:
         self.store = store
+        self.quarantine = _held(restored)
+        """What its home was made of, where it has no channels for that. A release counts from the next start on."""
         self.over = over
-        self.standing: Standing | None = None
+        self.standing: States | None = None
         """What became of the configured channels. A bot of one channel has none: whoever runs it is in front of it."""
         self._home = home
         self.settings = settings
@@ -107,7 +116,7 @@ class Watch:
     async def snapshot(self) -> Snapshot:
         """How the bot is now. Raises a `StoreError` where the database cannot be read."""
         noted, over, budget = remarks(), self.over, self.over.budget
-        owed = [owed_by(name, await line.outbox.open()) for name, line in over.lines.items()]
+        owed = [owed_by(name, await line.outbox.open()) for name, line in list(over.lines.items())]
         database = await _database(self._home, self.store)
         return replace(
             nobody_runs(self.settings, self._home, self._now),
@@ -123,7 +132,13 @@ class Watch:
             warnings=noted.warnings,
             errors=noted.errors,
             newest=noted.newest,
+            quarantine=self.quarantine,
         )
+
+    async def standing_of_tapes(self) -> Standing:
+        """For the line of the day. Raises a `StoreError` where the database cannot be read."""
+        found, head = await _database(self._home, self.store), await self.store.deployment_head()
+        return Standing(head, found.entries, found.size)
 
     async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
         """See `Report`. Whoever asks for the status of a chat is answered, whatever cannot be looked at."""
@@ -172,25 +187,20 @@ async def left_behind(
         firings=next_firings(await _schedule(service(SCHEDULE_TAPE)), now),
         budget=used_of((await _books(service(BUDGET_TAPE))).spent, plan, today, dollar_of(settings)),
         database=await _database(home, store),
+        quarantine=_held(await Quarantine(service(HOME_TAPE)).standing()),
     )
 
 
+def _held(restored: Restored | None) -> Backup | None:
+    return None if restored is None else Backup(restored.backup, restored.created)
+
+
 def newest_backup(home: Home) -> Backup | None:
-    """The newest of what stands in the folder of backups; None where there is nothing."""
-    found = list(_backups(home.path / BACKUPS))
-    made, name = max(found, default=(0.0, ""))
-    return Backup(name, timestamp(datetime.fromtimestamp(made, UTC))) if name else None
-
-
-def _backups(folder: Path) -> Iterator[tuple[float, str]]:
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.name.startswith(".") or path.name == MANIFEST:
-                continue
-            with suppress(OSError):  # it is being made, or removed
-                manifest = path / MANIFEST
-                if path.is_file() or manifest.is_file():
-                    yield (manifest if path.is_dir() else path).stat().st_mtime, path.name
+    """The newest complete backup in the default folder; None where there is none."""
+    found = []
+    with suppress(OSError):  # the folder is closed, or just goes away
+        found = backups(home.path)
+    return Backup(found[-1].path.name, timestamp(found[-1].created)) if found else None
 
 
 async def _database(home: Home, store: SqliteStore) -> Database:

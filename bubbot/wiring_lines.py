@@ -20,6 +20,7 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
+from bubbot.views.quarantine import Restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes the lines of a bot that is being put together."""
+    """Makes the lines of a bot that is being put together. `restored`: what its home was made of, in quarantine."""
 
     store: TapeStore
     home: Home
@@ -41,6 +42,7 @@ class Maker:
     workspace: str
     commands: Callable[[], Sequence[CommandInfo]]
     given: Given
+    restored: Restored | None = None
 
     def service(self, tape: str) -> TapeService:
         """A tape that belongs to no session."""

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from bubbot import log as logs
-from bubbot.channel import Closes, Introduces, Webhook
-from bubbot.errors import ChannelError, ChannelRefused, ConfigError
+from bubbot.channel import Channel, Closes, Introduces, Webhook
+from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.gateway.line import Line
 from bubbot.gateway.manager import Grace
 from bubbot.gateway.paths import check_paths
+from bubbot.rates import Rates
 from bubbot.runtime.recovery import recover
 from bubbot.settings import Settings
 from bubbot.settings_changes import changes, effective, public
-from bubbot.tape.entry import event, timestamp
+from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tool import Toolbox
 from bubbot.tools.session import typed_commands
 from bubbot.views.config import CONFIG_TAPE, LOADED, REFUSED, ConfigView
 from bubbot.wiring import now
-from bubbot.wiring_budget import plan_of, renewed
+from bubbot.wiring_budget import plan_of, rates_of, renewed
 from bubbot.wiring_channels import Table, admission_of, channel_tables, rules_of
 from bubbot.wiring_daemon import Daemon
 from bubbot.wiring_models import ModelSet, choose_models
@@ -37,6 +40,8 @@ log = logging.getLogger(__name__)
 
 ASKED = 10.0
 """Seconds a platform has to say whether it takes a new token; one that cannot be reached is taken at its word later."""
+CLOSING = 2.0
+"""Seconds that the one who asked has to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class _Plan:
     tables: Mapping[str, Table]
     models: ModelSet | None
     ended: Sequence[str]
+    rates: Rates | None
     fresh: dict[str, Line] = field(default_factory=dict)
 
 
@@ -72,6 +78,7 @@ class Reloader:
         self._tape = daemon.app.maker.service(CONFIG_TAPE)
         self._one_at_a_time = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
+        self._over = False
 
     async def begin(self) -> None:
         """Records what has changed since the bot ran last."""
@@ -88,6 +95,8 @@ class Reloader:
         Raises `ConfigError` where they cannot be used: then everything stays as it was.
         """
         async with self._one_at_a_time:
+            if self._over:
+                raise ConfigError("the bot is ending; its next start reads the settings")
             try:
                 return await self._reload(how)
             except ConfigError as error:
@@ -97,8 +106,16 @@ class Reloader:
                 log.error("the settings were not taken over: %s", told, extra={"action": "config.refused"})  # noqa: TRY400
                 raise
 
+    async def end(self, patience: float) -> None:
+        """No reload begins any more; one under way has so many seconds."""
+        self._over = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience), self._one_at_a_time:
+                pass
+
     async def _reload(self, how: str) -> Reloaded:
         read = self._load()
+        logs.renew(self.current.log.level, read.secrets())  # what is wrong with them is told without them
         found = changes(self.current, read)
         if not found:
             log.info("the settings are as they were", extra={"action": "config.unchanged"})
@@ -107,8 +124,10 @@ class Reloader:
         old, new = public(self.current), public(plan.settings)
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
         changed |= {key: "[secret]" for key in found.now if key not in changed}
-        await self._taken_over(plan)
-        await self._tape.append([event(LOADED, {"how": how, "changed": changed, "later": list(found.later)})])
+        with self._daemon.manager.replacing():
+            await _whole(
+                self._in_force(plan, event(LOADED, {"how": how, "changed": changed, "later": list(found.later)}))
+            )
         names = ", ".join(found.now)
         log.info(
             "settings taken over: %s",
@@ -124,12 +143,16 @@ class Reloader:
         settings.bot.read_persona()
         asks_others = settings.model != self.current.model or settings.attachments != self.current.attachments
         models = choose_models(settings, app.shared.home, app.wrap.model) if asks_others else None
-        plan = _Plan(settings, tables, models, [name for name in self._tables if name not in tables])
+        ended = [name for name in self._tables if name not in tables]
+        plan = _Plan(settings, tables, models, ended, app.purse.pace.rates)
         try:
             for name in (name for name in tables if self._begins_anew(name, tables[name])):
                 plan.fresh[name] = await self._line(name, tables[name], settings)
             self._check_door(plan)
-            await asyncio.gather(*(_introduced(name, line) for name, line in plan.fresh.items()))
+            told = await asyncio.gather(*(self._introduced(name, tables[name]) for name in plan.fresh))
+            if problems := [one for one in told if one]:
+                raise ConfigError("\n".join(problems))
+            plan.rates = await rates_of(settings, app.purse)
         except BaseException:
             for line in plan.fresh.values():
                 await line.aclose()
@@ -162,21 +185,56 @@ class Reloader:
         check_paths({**kept, **fresh})
 
     async def _line(self, name: str, table: Table, settings: Settings) -> Line:
-        common, own = table
         maker, access = self._daemon.app.maker, self._daemon.access
-        people = partial(access.people, name)
-        channel = maker.channel(name, {**own, "kind": common.kind}, people, overhears=common.overhears)
+        channel = self._adapter(name, table)
         try:
-            return await maker.line(channel, rules_of(common, settings, access))
+            return await maker.line(channel, rules_of(table[0], settings, access))
         except BaseException:
             if isinstance(channel, Closes):
                 await channel.aclose()
             raise
 
-    async def _taken_over(self, plan: _Plan) -> None:
-        app, manager, settings = self._daemon.app, self._daemon.manager, plan.settings
-        logs.renew(settings.log.level, settings.secrets())
-        added = [name for name in plan.fresh if name not in app.lines]
+    def _adapter(self, name: str, table: Table) -> Channel:
+        common, own = table
+        people = partial(self._daemon.access.people, name)
+        try:
+            return self._daemon.app.maker.channel(
+                name, {**own, "kind": common.kind}, people, overhears=common.overhears
+            )
+        except ConfigError:
+            raise
+        except Exception as error:  # the adapter is someone else's code; its defect must not end a bot that runs
+            raise _defect(name, error) from error
+
+    async def _introduced(self, name: str, table: Table) -> str:
+        """What is wrong where the platform does not take what is new, in a sentence. An adapter of its own asks: one that
+        has introduced itself is not run."""
+        channel = self._adapter(name, table)
+        try:
+            if isinstance(channel, Introduces):
+                async with asyncio.timeout(ASKED):
+                    await channel.introduce()
+        except ChannelRefused as error:
+            return f"[channels.{name}]: {error}"
+        except (ChannelError, TimeoutError) as error:
+            told = "[channels.%s] could not be asked: %s"
+            log.warning(told, name, str(error) or "no answer", extra={"action": "config.unasked", "channel": name})
+        except Exception as error:  # noqa: BLE001 - see `_adapter`
+            return str(_defect(name, error))
+        finally:
+            if isinstance(channel, Closes):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSING):
+                        await channel.aclose()
+        return ""
+
+    async def _in_force(self, plan: _Plan, fact: TapeEntry) -> None:
+        await self._taken_over(plan)
+        await self._tape.append([fact])
+
+    async def _lines_replaced(self, plan: _Plan) -> None:
+        """Ends what has to end, and puts what is new in its place; nothing of it is run yet."""
+        app, manager = self._daemon.app, self._daemon.manager
         for name in plan.ended:
             await manager.stop_one(name, self._grace.deliveries)
             await app.runtime.leave(name, self._grace.turns)
@@ -186,6 +244,12 @@ class Reloader:
             if name in app.lines:
                 await manager.stop_one(name, self._grace.deliveries)
             app.lines[name] = line
+
+    async def _taken_over(self, plan: _Plan) -> None:
+        app, settings = self._daemon.app, plan.settings
+        logs.renew(settings.log.level, settings.secrets())
+        added = {name for name in plan.fresh if name not in app.lines}
+        await self._lines_replaced(plan)
         self._daemon.access.configured = {
             name: admission_of(common, settings).listed for name, (common, _) in plan.tables.items()
         }
@@ -193,7 +257,7 @@ class Reloader:
             if plan.tables[name][0] != self._tables[name][0] or settings.bot.name != self.current.bot.name:
                 app.lines[name].renew(rules_of(plan.tables[name][0], settings, self._daemon.access))
         app.time.book.limits = limits_of(settings)
-        app.purse = await renewed(app.purse, settings)
+        app.purse = renewed(app.purse, settings, plan.rates)
         old_models = app.sets[-1]
         if plan.models is not None:
             app.sets.append(plan.models)
@@ -203,7 +267,8 @@ class Reloader:
         self.current, self._tables = settings, dict(plan.tables)
         for name in plan.fresh:
             await self._begin(name, added=name in added)
-            manager.start_one(name, app.group.create_task)
+        for changed in self._daemon.reloaded:
+            changed()
         if plan.models is not None:
             self._close_later(old_models)
 
@@ -219,7 +284,14 @@ class Reloader:
         return toolbox
 
     async def _begin(self, name: str, *, added: bool) -> None:
-        """What the channel still owes is taken up: by an added one what an earlier process left, too."""
+        """The channel is run. What it still owes is taken up: by an added one what an earlier process left, too."""
+        try:
+            await self._take_up(name, added=added)
+        except StoreError as error:  # it is heard all the same; what is owed waits for the next start
+            log.error("what %s owes was not taken up: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
+        self._daemon.manager.start_one(name, self._daemon.app.group.create_task)
+
+    async def _take_up(self, name: str, *, added: bool) -> None:
         app, line = self._daemon.app, self._daemon.app.lines[name]
         if added:
             await line.inbox.begin(timestamp(now()))
@@ -241,16 +313,16 @@ class Reloader:
         task.add_done_callback(self._closing.discard)
 
 
-async def _introduced(name: str, line: Line) -> None:
-    """Raises `ConfigError` where the platform does not take what is new."""
-    if not isinstance(line.channel, Introduces):
-        return
+def _defect(name: str, error: Exception) -> ConfigError:
+    return ConfigError(f"[channels.{name}]: its adapter failed ({type(error).__name__}: {error})")
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Does the work to its end; who is cancelled meanwhile is held until then. Half a reload would leave channels that
+    nobody runs, or closes."""
+    doing = asyncio.ensure_future(work)
     try:
-        async with asyncio.timeout(ASKED):
-            await line.channel.introduce()
-    except ChannelRefused as error:
-        raise ConfigError(f"[channels.{name}]: {error}") from error
-    except (ChannelError, TimeoutError) as error:
-        log.warning(
-            "[channels.%s] could not be asked: %s", name, error, extra={"action": "config.unasked", "channel": name}
-        )
+        await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.gather(doing, return_exceptions=True)
+        raise

@@ -9,6 +9,7 @@ import sys
 
 from bubbot.channel import Inbound, Sender
 from bubbot.cli.chat_remote import adapter
+from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import Setup, session_id, setup
 from bubbot.control.chat import SentFiles
 from bubbot.control.client import beside, connected
@@ -59,6 +60,7 @@ async def _ask(made: Setup, session: str, text: str, *, as_json: bool) -> str:
 
     settings = {"chat": chat, "write": write}
     async with open_app(made.settings, made.home, channel_settings=settings, hold=True) as app:
+        await _tell_quarantine(made)
         for earlier in await app.recover(session, deliver=False):
             await earlier
         app.held.clear()  # what is owed from before waits for the next chat
@@ -110,10 +112,16 @@ async def _ask_the_bot(address: str, made: Setup, session: str, text: str, *, as
         return {}
 
     async with connected(address, answer) as peer:
+        await _tell_quarantine(made)
         result = await peer.request("ask", {"inbound": encode(_inbound(session, text))})
         if not printed and (as_json or result["text"]):
             show(result)
     return str(result["status"])
+
+
+async def _tell_quarantine(made: Setup) -> None:
+    if held := await quarantine_line(made):
+        print(held, file=sys.stderr, flush=True)
 
 
 async def _deliver(app: App, shown: list[str]) -> None:

@@ -10,6 +10,7 @@ import sys
 from functools import partial
 
 from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, terminal
+from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import Setup, session_id, setup
 from bubbot.control.client import beside
 from bubbot.errors import ModelError
@@ -52,6 +53,8 @@ async def _chat(made: Setup, session: str, ended: list[int]) -> None:
     async with open_app(made.settings, made.home, channel_settings={"chat": session.partition(":")[2], **given}) as app:
         # In a pipe standard output carries answers and nothing else.
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
+        if held := await quarantine_line(made):
+            print(held, file=aside, flush=True)
         if notice := await _notice(app, session):
             print(notice, file=aside, flush=True)
         await app.warm(session)

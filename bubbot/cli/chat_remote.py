@@ -10,6 +10,7 @@ from typing import Any
 
 from bubbot import plugins
 from bubbot.channel import Channel, ChannelOptions, CommandInfo, Stop, no_commands
+from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import Setup
 from bubbot.control.chat import ChatEnd, SentFiles
 from bubbot.control.client import connected, until_gone
@@ -30,6 +31,8 @@ async def chat_with_the_bot(address: str, made: Setup, session: str, ended: list
         # In a pipe standard output carries answers and nothing else.
         aside = sys.stdout if sys.stdout.isatty() else sys.stderr
         channel = adapter(made, session, given, end.files, lambda: end.commands)
+        if held := await quarantine_line(made):
+            print(held, file=aside, flush=True)
         if notice := await end.opened(peer, channel):
             print(notice, file=aside, flush=True)
         if waiting := await end.owed():

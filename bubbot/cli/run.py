@@ -22,7 +22,7 @@ from bubbot.cli.run_service import reported, watched
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
 from bubbot.environment import runtime_folder
-from bubbot.errors import ChannelRefused, ConfigError
+from bubbot.errors import ChannelRefused, ConfigError, StoreError
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
 from bubbot.service.report import Report
@@ -75,12 +75,15 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
     async with (
         control(daemon, reloader, path) as server,
         _web_door(daemon, made),
-        health(lambda: app.watch, made),
+        health(daemon, made),
     ):
         manager.start(app.group.create_task)
         report.watch(partial(watched, daemon))
-        keeping = daemon.keep_time()
-        hearing = app.group.create_task(_reload_when(asked.reload, reloader, report))
+        beside = [
+            daemon.keep_time(),
+            daemon.tell_daily(made.settings.bot.timezone),
+            app.group.create_task(_reload_when(asked.reload, reloader, report)),
+        ]
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
             log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
@@ -90,10 +93,12 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
         await _first(ending.wait(), manager.wait(beside=daemon.remote.name))
         log.info("ending", extra={"action": "run.ending"})
         server.quiesce()
-        keeping.cancel()
-        hearing.cancel()
-        report.stopping(Grace().longest(len(app.lines)))
-        await manager.end(Grace())
+        for task in beside:
+            task.cancel()
+        grace = Grace()
+        report.stopping(grace.longest(len(app.lines)) + grace.turns)
+        await reloader.end(grace.turns)
+        await manager.end(grace)
     if not ending.is_set() and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
 
@@ -111,12 +116,15 @@ async def _web_door(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
 
 
 async def _reload_when(asked: asyncio.Event, reloader: Reloader, report: Report) -> None:
-    """Takes over changed settings whenever somebody asks. What cannot be used is logged and left."""
+    """Takes over changed settings whenever somebody asks. What cannot be used is logged and left; the bot goes on."""
     while True:
         await asked.wait()
         asked.clear()
-        with report.reloading(), suppress(ConfigError):
-            await reloader.reload("signal")
+        with report.reloading(), suppress(ConfigError):  # which was logged
+            try:
+                await reloader.reload("signal")
+            except StoreError as error:
+                log.error("the reload failed: %s", error, extra={"action": "config.failed"})  # noqa: TRY400
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

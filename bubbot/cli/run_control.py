@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from bubbot.channel import Inbound
 from bubbot.cli.writing import Desk, answer
 from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import Peer
@@ -14,6 +16,7 @@ from bubbot.errors import ModelError
 from bubbot.gateway.control import ControlServer
 from bubbot.gateway.remote import Doors
 from bubbot.models.lazy import LazyModel
+from bubbot.turn import TurnResult
 from bubbot.wiring_daemon import Daemon
 from bubbot.wiring_reload import Reloader
 
@@ -62,4 +65,7 @@ def _doors(daemon: Daemon) -> Doors:
         await app.runtime.session_idle(session)
         await line.deliverer.delivered(session.split(":", 2)[1])  # not what others are slow to take
 
-    return Doors(line.gate.accept, notice, owed, idle, line.deliverer.delivered, lambda: app.commands, app.tape)
+    async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+        return await line.gate.accept(inbound)  # a reload puts another gate there
+
+    return Doors(accept, notice, owed, idle, line.deliverer.delivered, lambda: app.commands, app.tape)

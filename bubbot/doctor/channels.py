@@ -87,7 +87,9 @@ def _clock(drift: Mapping[str, float]) -> Iterator[Finding]:
 def _without(name: str, kind: str, asking: Asking) -> Iterator[Finding]:
     if kind in TOKENED:
         cause = f"[channels.{name}] has no token and is not started."
-        yield Finding("channel.no_token", "warning", cause, edit(asking.file))
+        own = asking.file.parent != asking.home.path
+        where = f" --config {quoted(asking.file)}" if own else ""
+        yield Finding("channel.no_token", "warning", cause, f"bubbot init --home {quoted(asking.home.path)}{where}")
 
 
 async def _one(

@@ -11,6 +11,7 @@ from pathlib import Path
 from bubbot.doctor.finding import Finding, quoted, size
 from bubbot.errors import StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
+from bubbot.stores.backups import backups
 from bubbot.stores.sqlite_check import DatabaseState, look_over
 from bubbot.stores.sqlite_schema import MIGRATIONS
 
@@ -96,5 +97,10 @@ def _room(home: Home, state: DatabaseState) -> Iterator[Finding]:
 def _damaged(home: Home, cause: str) -> Finding:
     aside = home.path / "damaged"
     fix = f"mkdir {quoted(aside)} && mv {quoted(home.path)}/bubbot.db* {quoted(aside)}"
-    way = "With the bot stopped, put it aside whole, and then the newest backup in its place."
+    with suppress(OSError):  # what cannot be looked at is told with the backups
+        if found := backups(home.path):
+            fix += f" && bubbot --home {quoted(home.path)} restore {quoted(found[-1].path)}"
+            way = f"With the bot stopped, put it aside whole; bubbot restore takes the backup of {found[-1].created:%Y-%m-%d}."
+            return Finding("database.damaged", "problem", f"{cause} {way}", fix)
+    way = "With the bot stopped, put it aside whole, and then a backup in its place, where there is one elsewhere."
     return Finding("database.damaged", "problem", f"{cause} {way}", fix)

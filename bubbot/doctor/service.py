@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.doctor.finding import Finding, quoted
 from bubbot.doctor.tools import fields, told
+from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.service.render import rendered, shipped
 
 UNIT = "bubbot.service"
 ASKED = (
@@ -28,6 +31,17 @@ class _Unit:
     known: dict[str, str]
 
     @property
+    def of_user(self) -> bool:
+        """Whether it is a user's own."""
+        return self.control.endswith("--user")
+
+    @property
+    def config(self) -> Path | None:
+        """The settings it names."""
+        found = re.search(r"--config[ =](\S+)", self.known.get("ExecStart", ""))
+        return Path(found[1]) if found else None
+
+    @property
     def home(self) -> Path | None:
         """The home it names; None where it names none, which stands for that of its user."""
         found = re.search(r"--home[ =](\S+)", self.known.get("ExecStart", ""))
@@ -41,7 +55,7 @@ class _Unit:
 
 
 def check_service(home: Home) -> Iterator[Finding]:
-    """Whether a unit is installed, starts by itself, is for this home, and is watched."""
+    """Whether a unit is installed as this version writes it, starts by itself, is for this home, and is watched."""
     asked = {
         scope: told(["systemctl", scope, "show", UNIT, *(f"--property={one}" for one in ASKED)])
         for scope in ("--user", "--system")
@@ -56,7 +70,7 @@ def check_service(home: Home) -> Iterator[Finding]:
     if not units:
         yield Finding("service.absent", "ok", "bubbot is not installed as a service of systemd.")
     for unit in units:
-        found = [*_state(unit), *_setup(unit, home)]
+        found = [*_state(unit), *_setup(unit, home), *_text(unit, home)]
         yield from found
         if not found:
             where = unit.known.get("FragmentPath") or UNIT
@@ -84,8 +98,29 @@ def _setup(unit: _Unit, home: Home) -> Iterator[Finding]:
     if known.get("WatchdogUSec", "1") in ("0", "infinity"):
         cause = f"{UNIT} has no watchdog, so that a bot that hangs is not started again: WatchdogSec=60 sets one."
         yield Finding("service.unwatched", "warning", cause, f"{control} edit {UNIT}")
-    if control.endswith("--user"):
+    if unit.of_user:
         linger = fields(told(["loginctl", "show-user", str(os.getuid()), "--property=Linger"]) or "").get("Linger")
         if linger == "no":
             cause = "The service is that of a user who does not linger: it ends when the user logs out."
             yield Finding("service.no_linger", "warning", cause, "loginctl enable-linger")
+
+
+def _text(unit: _Unit, home: Home) -> Iterator[Finding]:
+    """Whether the file is what this program would write; one that was put there by hand as it is shipped is fine, too."""
+    path, name = Path(unit.known.get("FragmentPath", "")), "bubbot-user.service" if unit.of_user else UNIT
+    named = unit.home or home.path.absolute()
+    if os.path.realpath(named) != os.path.realpath(home.path):
+        return  # told already
+    try:
+        there = path.read_text(encoding="utf-8", errors="surrogateescape")
+        wanted = rendered(name, python=Path(sys.executable), home=named, config=unit.config)
+    except (OSError, ConfigError):
+        return
+    if there not in (wanted, shipped(name)):
+        cause = (
+            f"{path} is not what this bubbot would write: it is of another version or program, or was changed by hand. A copy "
+            f"is kept when it is replaced; what is to stay belongs into a drop-in ({unit.control} edit {UNIT})."
+        )
+        paths = [f"--home {quoted(named)}", *([f"--config {quoted(unit.config)}"] if unit.config else [])]
+        mend = f"bubbot service install {'--user' if unit.of_user else '--system'} {' '.join(paths)}"
+        yield Finding("service.differs", "warning", cause, mend if unit.of_user else f"sudo {mend}")

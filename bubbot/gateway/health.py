@@ -92,7 +92,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """The newest backup: its name, and when it was made, ISO 8601."""
+    """A backup: its name, and when it was made, ISO 8601."""
 
     name: str
     at: str
@@ -101,8 +101,8 @@ class Backup:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """How the bot is at `at`, ISO 8601 in UTC as all times here. `pid` is None where no bot runs: then there are no
-    channels and no errors, and `load` counts the messages that nobody has answered. `quarantine` says why nothing is
-    sent, where that is so."""
+    channels and no errors, and `load` counts the messages that nobody has answered. `backup` is the newest;
+    `quarantine` that of which the home was made, while nothing is sent to anybody outside."""
 
     version: str
     home: str
@@ -121,12 +121,12 @@ class Snapshot:
     warnings: int = 0
     errors: int = 0
     newest: tuple[Remembered, ...] = ()
-    quarantine: str = ""
+    quarantine: Backup | None = None
 
     @property
     def healthy(self) -> bool:
-        """Whether a bot runs and hears all its channels."""
-        return self.pid is not None and all(one.fine for one in self.channels)
+        """Whether a bot runs and hears all its channels; in quarantine it hears nobody."""
+        return self.pid is not None and self.quarantine is None and all(one.fine for one in self.channels)
 
 
 def owed_by(channel: str, intents: Iterable[Intent]) -> Owed:

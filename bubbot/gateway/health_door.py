@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.gateway.health import ChannelState, Snapshot
+from bubbot.gateway.health import Backup, ChannelState, Snapshot
 from bubbot.gateway.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class Asked:
     """What the door asks of the bot that runs just now: another one may have taken the place of the first."""
 
     channels: Callable[[], Sequence[ChannelState]]
+    quarantine: Callable[[], Backup | None]
     snapshot: Callable[[], Awaitable[Snapshot]]
     commits: Callable[[], int]
 
@@ -85,7 +86,12 @@ def _ready(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
         deaf = {
             one.name: {"state": one.state or "begins", "note": one.note} for one in asked.channels() if not one.fine
         }
-        return web.json_response({"ready": not deaf, "channels": deaf}, status=503 if deaf else 200)
+        fine = not deaf
+        told: dict[str, object] = {"ready": fine, "channels": deaf}
+        if (held := asked.quarantine()) is not None:
+            fine = False
+            told |= {"ready": False, "quarantine": held.name}
+        return web.json_response(told, status=200 if fine else 503)
 
     return ready
 

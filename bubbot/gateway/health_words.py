@@ -86,7 +86,8 @@ class HealthTeller:
             told = say("st_bot_is", version=one.version, pid=one.pid, since=self.when(one.began))
             yield Row(say("st_bot"), (told,))
         if one.quarantine:
-            yield Row(say("st_quarantine"), (one.quarantine,))
+            told = say("st_quarantine_is", name=one.quarantine.name, at=self.when(one.quarantine.at))
+            yield Row(say("st_quarantine"), (told,))
 
     def _standing(self) -> Iterator[Row]:
         say, one, none = self.texts.say, self.snapshot, (self.texts.say("st_none"),)

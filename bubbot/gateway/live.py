@@ -92,9 +92,12 @@ class LiveAnswers:
         self.behind: Callable[[str], bool] = lambda _: False
         """Whether a chat still waits for earlier answers; no message is begun before them."""
         self._running: dict[str, list[tuple[_Shown, asyncio.Task[None]]]] = {}
+        self._over = False
 
     def preview(self, session: str, event: Preview) -> None:
         """See `Previews.preview`."""
+        if self._over:
+            return
         if isinstance(event, TurnStarted):
             _, chat, *thread = session.split(":", 2)
             shown = _Shown(session, chat, "".join(thread), event.inbound, event.message)
@@ -128,7 +131,8 @@ class LiveAnswers:
                 await asyncio.wait(late, timeout=1.0)
 
     def cancel(self) -> None:
-        """Shows nothing more of any turn."""
+        """Shows nothing more of any turn, nor of one that begins later: nobody would see to its end."""
+        self._over = True
         for turns in list(self._running.values()):
             for _, task in turns:
                 task.cancel()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bubbot.errors import ChannelRefused
@@ -40,6 +41,7 @@ class ChannelManager:
         self.states: dict[str, State] = {}
         self.refusals: dict[str, str] = {}
         self._changed = asyncio.Event()
+        self._replacing = False
 
     def start(self, spawn: Spawn) -> None:
         """Begins to receive on every line."""
@@ -64,12 +66,22 @@ class ChannelManager:
         await _within(patience, line.deliverer.idle())
         await self._close(line, patience)
 
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Around a change of the lines: those that are stopped for a moment are not over."""
+        self._replacing = True
+        try:
+            yield
+        finally:
+            self._replacing = False
+            self._changed.set()
+
     async def wait(self, *, beside: str) -> None:
         """Returns when no line but `beside` receives any more: all were refused. Where there was none, never."""
         while True:
             self._changed.clear()
             tasks = [task for name, task in self._tasks.items() if name != beside]
-            if tasks and all(task.done() for task in tasks):
+            if tasks and not self._replacing and all(task.done() for task in tasks):
                 return
             changed = asyncio.ensure_future(self._changed.wait())
             try:
@@ -95,7 +107,7 @@ class ChannelManager:
         idle = asyncio.gather(*(line.deliverer.idle() for line in self._lines.values()))
         if not await _within(grace.deliveries, idle):
             log.warning("answers are undelivered; the next start sends them", extra={"action": "end.undelivered"})
-        for line in self._lines.values():
+        for line in list(self._lines.values()):
             await self._close(line, grace.deliveries)
 
     async def _close(self, line: Line, patience: float) -> None:
@@ -115,10 +127,17 @@ class ChannelManager:
                 self._pace,
                 fatal=(ChannelRefused,),
             )
-            self.states[name] = "ended"
+            if self._is_mine(name):
+                self.states[name] = "ended"
         except ChannelRefused as error:
+            if not self._is_mine(name):
+                return
             self.states[name], self.refusals[name] = "refused", str(error)
             log.error("the channel %s ends: %s", name, error, extra={"action": "channel.refused", "channel": name})  # noqa: TRY400
+
+    def _is_mine(self, name: str) -> bool:
+        """Whether the task that asks still runs the line of this name: one that ends late may have been replaced."""
+        return self._tasks.get(name) is asyncio.current_task()
 
 
 async def _within(seconds: float, work: Awaitable[object]) -> bool:

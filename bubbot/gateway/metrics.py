@@ -135,6 +135,8 @@ class _Snapshots(Collector):
         yield info
         yield GaugeMetricFamily("bubbot_start_time_seconds", "When the bot began, in Unix time.", _unix(one.began))
         yield CounterMetricFamily("bubbot_store_commits", "Transactions of the database.", self._read.commits)
+        held = one.quarantine is not None
+        yield GaugeMetricFamily("bubbot_quarantine", "Whether a restored home waits for its release.", float(held))
         yield from _channels(one)
         yield from _load(one)
         yield from _budget(one)

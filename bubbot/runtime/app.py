@@ -58,6 +58,7 @@ class AppRuntime:
     async def leave(self, channel: str, patience: float) -> None:
         """Ends the sessions of a channel: no further turn begins there, and one that takes longer than `patience`
         seconds is cut off. What is open is durable, and goes on when the channel is back."""
+        self._links.pop(channel, None)  # a firing that is just being accepted begins no session any more
         own = {name for name in self._sessions if name.partition(":")[0] == channel}
         for name in own:
             self._sessions[name].pause()

@@ -31,6 +31,10 @@ _TURNS: dict[str, Sentence] = {
         "one": "Answering what was left open: {count} message.",
         "other": "Answering what was left open: {count} messages.",
     },
+    "quarantined": (
+        "This home was restored from {name} ({at} UTC) and is in quarantine: nobody outside is heard or written to until "
+        "`bubbot restore --release`."
+    ),
     "too_old": {
         "one": (
             "I was away. A message ({when} UTC) came too long ago to be answered now; "

@@ -30,6 +30,10 @@ STATUS: dict[str, Sentence] = {
     "st_bot_is": "bubbot {version}, process {pid}, since {since}",
     "st_home": "home",
     "st_quarantine": "quarantine",
+    "st_quarantine_is": (
+        "restored from {name}, made {at}: no channel runs and no job fires until `bubbot restore --release`, and then a "
+        "new start of `bubbot run`"
+    ),
     "st_channels": "channels",
     "st_work": "work",
     "st_work_is": "turns under way: {running}; messages waiting: {waiting}; conversations in memory: {sessions}",

@@ -26,6 +26,10 @@ _TURNS: dict[str, Sentence] = {
     "defect": "程序内部出错（{name}）",
     "traced": "{sentence}（追踪号 {trace}）",
     "taking_up": {"other": "正在回答之前未处理的 {count} 条消息。"},
+    "quarantined": (
+        "此主目录由备份 {name}（UTC 时间 {at}）恢复而来，正处于隔离状态：在执行 `bubbot restore --release` 之前，"
+        "不会接收或发送任何外部消息。"
+    ),
     "too_old": {
         "other": "我刚才不在线。有 {count} 条消息（UTC 时间 {when}）等待过久，现已不再回答；如仍需要，请重新发送。"
     },

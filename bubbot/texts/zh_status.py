@@ -24,6 +24,10 @@ STATUS: dict[str, Sentence] = {
     "st_bot_is": "bubbot {version}，进程 {pid}，启动于 {since}",
     "st_home": "主目录",
     "st_quarantine": "隔离",
+    "st_quarantine_is": (
+        "由备份 {name}（{at}）恢复而来：在执行 `bubbot restore --release` 并重新启动 `bubbot run` 之前，"
+        "不连接任何频道，也不触发任何任务"
+    ),
     "st_channels": "频道",
     "st_work": "工作",
     "st_work_is": "进行中的回合：{running}；等待的消息：{waiting}；内存中的对话：{sessions}",

@@ -19,6 +19,7 @@ from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
 SCRIPT = {"rules": [{"when": "slow", "steps": [{"delay": 1.5, "text": "Slowly: {text}"}]}]}
 LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}
 HELD = "quarantine: no channel is started"
+HELD_STATUS = "In quarantine, with no channel: `bubbot restore --release`, and then a new start"
 
 
 @pytest.fixture
@@ -92,7 +93,13 @@ async def test_a_restored_bot_says_nothing_twice(tmp_path: Path, platforms: list
     async with running(other) as daemon:
         await until(lambda: "run.started" in daemon.errors)
         assert HELD in daemon.errors
-        assert fine(other, "ask", "are you there?") == "You said: are you there?\n"
+        asked = run(other, "ask", "are you there?")
+        assert asked.stdout == b"You said: are you there?\n"
+        assert "restored from backup" in asked.stderr.decode()
+        held = run(other, "status")
+        assert (held.returncode, held.stdout.decode().splitlines()[0]) == (1, f"{HELD_STATUS}, end that.")
+        assert "bot: bubbot" in (told := fine(other, "ask", ",status"))
+        assert "quarantine: restored from backup, made" in told
         told = fine(other, "restore", "--release")
         assert re.search("ended without an answer: [2-4] messages", told)  # with the reminders, where those came early
         assert "has to be started anew" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,10 @@ async def test_a_second_signal_ends_at_once_without_a_traceback_and_nothing_is_l
         configured(home, server, {"default": [{"text": "You said: {text}"}]}, owners=[ada.id])
         async with running(home):
             await server.until(lambda: "You said: wait for me" in server.transcript(times=False), 20)
+            await server.until(lambda: daemon.errors.count("action=tape.head") == 2)
+    heads = re.findall(r"action=tape\.head .* head=(\S+) ", daemon.errors)
+    assert len(heads) == 2
+    assert heads[0] != heads[1]
+    for head in heads:  # what was logged then is still so
+        assert run(home, "tape", "verify", "--head", head).returncode == 0
+    assert run(home, "tape", "verify", "--head", heads[0][:-1] + ("0" if heads[0][-1] != "0" else "1")).returncode == 5

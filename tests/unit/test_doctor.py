@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
+import subprocess
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -19,8 +21,10 @@ from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.home import Home, WriterLock
 from bubbot.models import local
 from bubbot.settings import ModelSettings, Settings
+from bubbot.stores.backups import Beside, write_backup
 from bubbot.stores.sqlite import SqliteStore
 from tests.doubles import START
+from tests.e2e.inside import run
 from tests.installed import installed
 from tests.planting import found, level, plants
 from tests.raw import raw, tamper
@@ -196,6 +200,18 @@ class TestDatabase:
         told = found(database(home))["database.damaged"]
         assert told.level == "problem"
         assert "backup" in told.cause
+        assert told.fix.endswith(f"mv {home.path}/bubbot.db* {home.path}/damaged")
+
+    def test_a_damaged_one_of_which_there_is_a_backup_is_mended_by_the_command(self, home: Home) -> None:
+        (home.path / "backups").mkdir()
+        write_backup(home.database, home.path / "backups" / "whole", Beside(), START)
+        home.database.write_bytes(b"no database at all" * 100)
+        told = found(database(home))["database.damaged"]
+        assert f"bubbot restore takes the backup of {START:%Y-%m-%d}" in told.cause
+        aside, _, restore = told.fix.rpartition(" && bubbot ")
+        assert subprocess.run(aside, shell=True, check=False).returncode == 0
+        assert run(home.path, *shlex.split(restore)).returncode == 0
+        assert "database.ok" in found(database(home))
 
     def test_one_with_torn_pages(self, home: Home) -> None:
         data = bytearray(home.database.read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from bubbot.doctor.system import check_python, check_sqlite
 from bubbot.doctor.tools import told
 from bubbot.doctor.versions import check_libraries, check_litellm
 from bubbot.home import Home
+from bubbot.service.render import rendered, shipped
 from bubbot.settings import ModelSettings, Settings
 from tests.installed import installed
 from tests.planting import found, level, plants
@@ -242,6 +244,24 @@ class TestService:
             assert list(told) == [wanted]
             assert told[wanted].level == how
             assert told[wanted].fix.startswith("sudo systemctl ")
+
+    @plants("service.differs")
+    @pytest.mark.parametrize("scope", ["--user", "--system"])
+    def test_one_whose_file_is_of_another_version(self, programs: Programs, tmp_path: Path, scope: str) -> None:
+        home, file = Home(tmp_path / "home"), tmp_path / "bubbot.service"
+        name = "bubbot-user.service" if scope == "--user" else "bubbot.service"
+        start = f"{{ path=/x ; argv[]=/x -P -m bubbot --home {home.path} run ; }}"
+        self.state(programs, scope, FragmentPath=str(file), ExecStart=start)
+        text = rendered(name, python=Path(sys.executable), home=home.path, config=None)
+        for fine in (text, shipped(name)):
+            file.write_text(fine)
+            assert list(found(check_service(home))) == ["service.ok"]
+        file.write_text(text.replace("WatchdogSec=60", "WatchdogSec=90"))
+        told = found(check_service(home))["service.differs"]
+        assert told.level == "warning"
+        assert told.fix.removeprefix("sudo ") == f"bubbot service install {scope} --home {home.path}"
+        file.unlink()
+        assert list(found(check_service(home))) == ["service.ok"]
 
     @plants("service.other_home")
     def test_one_of_another_home(self, programs: Programs, tmp_path: Path) -> None:

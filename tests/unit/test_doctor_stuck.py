@@ -15,9 +15,12 @@ from bubbot.channel import Part, Receipt
 from bubbot.doctor.backups import check_backups
 from bubbot.doctor.checkup import examine
 from bubbot.doctor.finding import Finding
+from bubbot.doctor.quarantine import check_quarantine
 from bubbot.doctor.stuck import check_stuck
 from bubbot.home import Home, WriterLock
 from bubbot.outbox import Outbox, outbox_tape
+from bubbot.quarantine import HOME_TAPE, Quarantine, released
+from bubbot.stores.backups import Beside, write_backup
 from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.stores.sqlite_check import DatabaseState, look_over
 from bubbot.tape.entry import event
@@ -179,12 +182,30 @@ class TestBackups:
             useless.mkdir()
         (folder / "nothing.db").touch()
         assert "backup.none" in self.told(home, 8 * DAY)
-        one, other = folder / "a.db", folder / "b"
-        one.write_text("x")
-        other.mkdir()
-        (other / "bubbot.db").write_text("x")
-        made = START.timestamp()
-        os.utime(one, (made - 9e5, made - 9e5))
-        os.utime(other, (made, made))
+        (folder / "a.db").write_text("not one of ours")
+        assert "backup.none" in self.told(home, 8 * DAY)
+        for name, made in (("b", START), ("c", START - 9 * DAY)):
+            write_backup(home.database, folder / name, Beside(), made)
         assert list(self.told(home, 3 * DAY)) == ["backup.ok"]
         assert "10 days ago" in self.told(home, 10 * DAY)["backup.old"].cause
+
+
+class TestQuarantine:
+    @plants("home.quarantine")
+    def test_a_restored_home_until_it_is_released(self, home: Home) -> None:
+        def tape(store: SqliteStore) -> TapeService:
+            return TapeService(store, HOME_TAPE, now=lambda: START, new_id=CountingIds())
+
+        async def restore(store: SqliteStore) -> None:
+            await Quarantine(tape(store)).begin("copy", created="2026-11-21T20:21:00+00:00", head="1:0f", bubbot="1")
+
+        async def release(store: SqliteStore) -> None:
+            await tape(store).append([released(deliver=False, intents=0, inbounds=0, jobs=0)])
+
+        assert not found(check_quarantine(home))
+        write(home, restore)
+        told = found(examine(home, None, now=START, deep=False).findings)["home.quarantine"]
+        assert (told.level, told.fix) == ("warning", f"bubbot restore --release --home {home.path}")
+        assert "restored from copy, of 2026-11-21T20:21:00 UTC" in told.cause
+        write(home, release)
+        assert not found(check_quarantine(home))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +32,7 @@ from bubbot.gateway.health_words import HealthTeller, doing_words, size_words
 from bubbot.home import Home
 from bubbot.log import Remembered
 from bubbot.runtime.app import Load
+from bubbot.stores.backups import Beside, write_backup
 from bubbot.texts import Texts
 from bubbot.views.budget import Key, Spent
 from bubbot.views.outbox import Intent
@@ -146,23 +146,17 @@ class TestValue:
             Used("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
         )
 
-    def test_the_newest_backup_is_a_file_or_a_folder_with_a_manifest(self, tmp_path: Path) -> None:
+    def test_the_newest_backup_is_the_newest_complete_one(self, tmp_path: Path, new_database: Path) -> None:
         home = Home(tmp_path)
         assert newest_backup(home) is None
         folder = tmp_path / "backups"
-        (folder / "whole").mkdir(parents=True)
+        (folder / "unfinished").mkdir(parents=True)
+        (folder / "unfinished" / "manifest.json").write_text("{")
+        (folder / "a.db").write_text("x")
         assert newest_backup(home) is None
-        (folder / "whole" / "manifest.json").write_text("{")
-        (folder / "older.db").write_text("")
-        (folder / ".being-made").write_text("")
-        (folder / "unfinished").mkdir()
-        os.utime(folder / "older.db", (1000, 1000))
-        os.utime(folder / "whole" / "manifest.json", (2000, 2000))
-        assert newest_backup(home) == Backup("whole", "1970-01-01T00:33:20.000000+00:00")
-        os.utime(folder / "older.db", (3000, 3000))
-        found = newest_backup(home)
-        assert found is not None
-        assert found.name == "older.db"
+        for hour, name in ((11, "b"), (10, "c")):  # not by name, nor by the date of the file
+            write_backup(new_database, folder / name, Beside(), datetime(2026, 11, 22, hour, tzinfo=UTC))
+        assert newest_backup(home) == Backup("b", "2026-11-22T11:00:00.000000+00:00")
 
 
 class TestWords:
@@ -203,7 +197,13 @@ class TestWords:
         assert rows(replace(FULL, channels=(one,)))["channels"] == (told,)
 
     def test_a_quarantine_is_told(self) -> None:
-        assert rows(replace(FULL, quarantine="restored"))["quarantine"] == ("restored",)
+        held = replace(FULL, channels=(), quarantine=Backup("the-backup", "2026-11-22T11:00:00+00:00"))
+        (told,) = rows(held)["quarantine"]
+        assert "restored from the-backup, made 2026-11-22 12:00:00 (1 hour ago)" in told
+        assert "bubbot restore --release" in told
+        assert any("the-backup" in line for line in HealthTeller(Texts(), held).in_chat(Role.OWNER, direct=True))
+        assert (held.healthy, as_json(held)["quarantine"]["name"]) == (False, "the-backup")
+        assert decode(json.loads(json.dumps(encode(held))), Snapshot) == held
 
     @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")])
     def test_sizes(self, size: int, words: str) -> None:

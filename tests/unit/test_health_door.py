@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.gateway.health import Snapshot
+from bubbot.gateway.health import Backup, Snapshot
 from bubbot.gateway.health_door import Asked, HealthAddress, health_door
 from bubbot.gateway.metrics import Metrics
 from tests.unit.test_health import FULL
@@ -28,7 +28,7 @@ async def door(snapshot: Snapshot, error: Exception | None = None) -> AsyncItera
             raise error
         return snapshot
 
-    asked = Asked(lambda: snapshot.channels, told, lambda: 5)
+    asked = Asked(lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5)
     async with (
         health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
         aiohttp.ClientSession() as session,
@@ -60,6 +60,25 @@ async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
     assert set(told["channels"]) == {"work", "old", "gone", "new"}
 
 
+async def test_a_bot_in_quarantine_is_not_ready_and_a_number_says_so() -> None:
+    async with door(replace(FINE, channels=(), quarantine=Backup("copy", "2026-11-22T11:00:00+00:00"))) as (
+        session,
+        at,
+    ):
+        async with session.get(f"{at}/ready") as ready:
+            assert ready.status == 503
+            told = {
+                "ready": False,
+                "channels": {},
+                "quarantine": "copy",
+            }
+            assert await ready.json() == told
+        async with session.get(f"{at}/metrics") as metrics:
+            assert "\nbubbot_quarantine 1.0\n" in await metrics.text()
+    async with door(FINE) as (session, at), session.get(f"{at}/metrics") as metrics:
+        assert "\nbubbot_quarantine 0.0\n" in await metrics.text()
+
+
 async def test_without_a_database_there_are_no_metrics_and_the_bot_is_alive() -> None:
     async with door(FINE, StoreUnavailable("gone")) as (session, address):
         async with session.get(f"{address}/metrics") as metrics:
@@ -81,7 +100,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        asked = Asked(lambda: (), _never, lambda: 0)
+        asked = Asked(lambda: (), lambda: None, _never, lambda: 0)
         with pytest.raises(ConfigError, match=rf"^\[health\] host and port: 127\.0\.0\.1:{port} cannot be listened on"):
             async with health_door(HealthAddress("127.0.0.1", port), asked, Metrics()):
                 pass
@@ -91,7 +110,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
 async def test_a_host_that_others_can_reach_is_warned_of(
     host: str, *, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = Asked(lambda: (), _never, lambda: 0)
+    asked = Asked(lambda: (), lambda: None, _never, lambda: 0)
     async with health_door(HealthAddress(host, 0), asked, Metrics()):
         pass
     assert any(record.levelname == "WARNING" and host in record.getMessage() for record in caplog.records) is warned

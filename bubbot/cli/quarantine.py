@@ -1,0 +1,23 @@
+"""The line by which a terminal is told of a home in quarantine."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from bubbot.cli.setup import Setup
+from bubbot.cli.tape_names import service
+from bubbot.errors import StoreError
+from bubbot.quarantine import HOME_TAPE, Quarantine
+from bubbot.texts import Texts
+from bubbot.wiring import open_tapes
+
+
+async def quarantine_line(made: Setup) -> str:
+    """What to tell whoever begins to talk; empty where the home is in none. Reads only, also beside a running bot."""
+    with suppress(StoreError):  # there is no database yet, or the command itself is told what is wrong with it
+        async with open_tapes(made.home) as (store, _):
+            restored = await Quarantine(service(store, HOME_TAPE)).standing()
+        if restored is not None:
+            texts = Texts(made.settings.bot.language)
+            return texts.say("quarantined", name=restored.backup, at=restored.created[:19].replace("T", " "))
+    return ""

@@ -1,0 +1,325 @@
+"""A reload among everything else that goes on: it is whole or not at all, and takes nothing with it that it does not own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot import plugins
+from bubbot.channel import ChannelOptions, Inbound, Introduction, Receive, Sender
+from bubbot.cli.run import _reload_when
+from bubbot.cli.run_control import _doors
+from bubbot.cli.run_health import attached
+from bubbot.errors import ChannelRefused, ConfigError, StoreFull
+from bubbot.gateway.manager import Grace
+from bubbot.gateway.metrics import Metrics
+from bubbot.home import Home
+from bubbot.service.notify import Notifier
+from bubbot.service.report import Report, Times
+from bubbot.settings import ModelSettings, Settings
+from bubbot.supervise import Pace
+from bubbot.tape.entry import timestamp
+from bubbot.wiring import now
+from bubbot.wiring_daemon import Daemon, open_daemon
+from bubbot.wiring_reload import Reloader
+from tests.gateways import Stage
+
+_load = plugins.load
+WAIT = 10.0
+GRACE = Grace(turns=0.2, deliveries=0.2)
+Steps = dict[str, Callable[[], Any]]
+
+
+class Adapter(Stage):
+    """A channel whose making, introduction and run do what a test wants, by its name."""
+
+    def __init__(self, name: str, steps: Steps) -> None:
+        super().__init__()
+        self.name = name
+        self._steps = steps
+        self.closed = False
+        self.calls = 0
+        if "make" in steps:
+            steps["make"]()
+
+    async def introduce(self) -> Introduction:
+        """See `Introduces`."""
+        if "introduce" in self._steps:
+            await self._steps["introduce"]()
+        self.calls += 1
+        assert not self.closed, "closed while it was asked"
+        return Introduction("1", self.name)
+
+    async def run(self, _: Receive) -> None:
+        """See `Channel.run`."""
+        assert not self.calls, "run after it has introduced itself"
+        await (self._steps["run"]() if "run" in self._steps else asyncio.Event().wait())
+
+    async def aclose(self) -> None:
+        """See `Closes`."""
+        self.closed = True
+
+
+class Platforms:
+    """Makes adapters; `steps` by name, `made` all there were."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, Steps] = {}
+        self.made: list[Adapter] = []
+
+    def load(self, group: str, name: str) -> Any:
+        """See `plugins.load`; models are real."""
+        if group != "bubbot.channels":
+            return _load(group, name)
+
+        def make(options: ChannelOptions) -> Adapter:
+            made = Adapter(options.name, self.steps.get(options.name, {}))
+            self.made.append(made)
+            return made
+
+        return make
+
+    def open(self) -> list[str]:
+        """The names of those that nobody has closed."""
+        return [one.name for one in self.made if not one.closed]
+
+
+@pytest.fixture
+def platforms(monkeypatch: pytest.MonkeyPatch) -> Platforms:
+    found = Platforms()
+    monkeypatch.setattr("bubbot.plugins.load", found.load)
+    return found
+
+
+def configured(**tables: dict[str, Any]) -> Settings:
+    channels = {name: {"kind": "stage", "owners": [1], **table} for name, table in tables.items()}
+    return Settings(model=ModelSettings(name="scripted"), channels=channels)
+
+
+class Bot:
+    """A daemon that reads `written`."""
+
+    def __init__(self, daemon: Daemon, settings: Settings) -> None:
+        self.daemon = daemon
+        self.written = settings
+        self.reloader = Reloader(daemon, settings, lambda: self.written, GRACE)
+
+    async def reload(self, settings: Settings) -> None:
+        self.written = settings
+        await self.reloader.reload("test")
+
+
+@asynccontextmanager
+async def running(path: Path, settings: Settings) -> AsyncIterator[Bot]:
+    async with asyncio.timeout(WAIT), open_daemon(settings, Home(path / "home")) as daemon:
+        bot = Bot(daemon, settings)
+        daemon.manager.start(daemon.app.group.create_task)
+        yield bot
+        await bot.reloader.end(GRACE.deliveries)
+        await daemon.manager.end(GRACE)
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Waits for what needs some turns of the loop."""
+    while not true():  # noqa: ASYNC110 - whatever it is
+        await asyncio.sleep(0.001)
+
+
+async def refused() -> None:
+    raise ChannelRefused("its token")
+
+
+async def test_while_a_channel_is_begun_anew_a_refused_one_does_not_end_the_bot(
+    tmp_path: Path, platforms: Platforms
+) -> None:
+    platforms.steps["bad"] = {"run": refused}
+    async with running(tmp_path, configured(good={}, bad={})) as bot:
+        ending = asyncio.create_task(bot.daemon.manager.wait(beside="stdin"))
+        await until(lambda: bot.daemon.manager.states.get("bad") == "refused")
+        platforms.steps["bad"] = {}
+        await bot.reload(configured(good={"key": 1}, bad={}))
+        await asyncio.sleep(0)
+        assert not ending.done()
+        assert bot.daemon.manager.states == {"good": "running", "bad": "running", "stdin": "running"}
+        ending.cancel()
+    assert platforms.open() == []
+
+
+async def test_what_the_old_channel_says_late_is_not_taken_for_the_new_ones(
+    tmp_path: Path, platforms: Platforms
+) -> None:
+    go = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await go.wait()
+            raise ChannelRefused("an old story") from None
+
+    platforms.steps["a"] = {"run": stubborn}
+    async with running(tmp_path, configured(a={})) as bot:
+        await asyncio.sleep(0)
+        platforms.steps["a"] = {}
+        await bot.reload(configured(a={"key": 1}))
+        go.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (bot.daemon.manager.states["a"], bot.daemon.manager.refusals) == ("running", {})
+
+
+async def test_one_platform_that_refuses_is_waited_for_with_the_others_and_all_are_closed(
+    tmp_path: Path, platforms: Platforms
+) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(0.05)
+
+    platforms.steps |= {"bad": {"introduce": refused}, "slow": {"introduce": slow}}
+    async with running(tmp_path, configured(a={})) as bot:
+        with pytest.raises(ConfigError, match=r"\[channels\.bad\]: its token"):
+            await bot.reload(configured(a={}, slow={}, bad={}))
+        assert platforms.open() == ["a"]
+        assert sorted(one.calls for one in platforms.made if one.name == "slow") == [0, 1]
+        assert list(bot.daemon.app.lines) == ["a", "stdin"]
+
+
+@pytest.mark.parametrize("step", ["make", "introduce"])
+async def test_a_defect_of_an_adapter_refuses_the_reload_and_not_more(
+    tmp_path: Path, platforms: Platforms, step: str
+) -> None:
+    def defect() -> Any:
+        raise AttributeError("a defect")
+
+    platforms.steps["new"] = {step: defect}
+    async with running(tmp_path, configured(a={})) as bot:
+        with pytest.raises(ConfigError, match=r"\[channels\.new\].*AttributeError"):
+            await bot.reload(configured(a={}, new={}))
+        assert platforms.open() == ["a"]
+
+
+async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload(
+    tmp_path: Path, platforms: Platforms, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, configured(a={})) as bot:
+
+        async def full(*_: object, **__: object) -> None:
+            raise StoreFull("no room")
+
+        bot.written = configured(a={"owners": [2]})
+        asked, report = asyncio.Event(), Report(Notifier("", lambda: 0), None, Pace(lambda: 0.5), Times())
+        with monkeypatch.context() as patched:
+            patched.setattr(type(bot.daemon.app.opened), "append", full)
+            asked.set()
+            task = bot.daemon.app.group.create_task(_reload_when(asked, bot.reloader, report))
+            await until(lambda: "config.failed" in {one.__dict__.get("action") for one in caplog.records})
+            assert not task.done()
+        task.cancel()
+        await report.aclose()
+
+
+async def test_the_end_waits_for_a_reload_under_way_and_lets_none_begin(tmp_path: Path, platforms: Platforms) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(0.1)
+
+    platforms.steps["new"] = {"introduce": slow}
+    async with running(tmp_path, configured(a={})) as bot:
+        reloading = asyncio.create_task(bot.reload(configured(a={}, new={})))
+        await asyncio.sleep(0.02)
+        await bot.reloader.end(GRACE.deliveries)
+        assert reloading.done()
+        assert bot.daemon.manager.states["new"] == "running"
+        with pytest.raises(ConfigError, match="ending"):
+            await bot.reload(configured(a={}))
+    assert platforms.open() == []
+
+
+async def test_a_reload_that_is_given_up_in_the_middle_is_whole(tmp_path: Path, platforms: Platforms) -> None:
+    cancelled = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            await asyncio.sleep(0.1)
+            raise
+
+    platforms.steps["a"] = {"run": stubborn}
+    async with running(tmp_path, configured(a={})) as bot:
+        await asyncio.sleep(0)
+        reloading = asyncio.create_task(bot.reload(configured(a={"key": 1}, b={})))
+        await until(cancelled.is_set)
+        reloading.cancel()
+        await asyncio.gather(reloading, return_exceptions=True)
+        assert bot.daemon.manager.states == {"a": "running", "b": "running", "stdin": "running"}
+    assert platforms.open() == []
+
+
+async def test_a_turn_that_is_cut_off_with_its_channel_is_answered_once_when_that_is_back(
+    tmp_path: Path, platforms: Platforms
+) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"default": [{"text": "You said: {text}", "delay": 0.4}]}))
+    model = ModelSettings(name="scripted", script=script)
+    there, gone = (one.model_copy(update={"model": model}) for one in (configured(a={"debounce": 0}), configured()))
+    async with running(tmp_path, there) as bot:
+        said = Inbound("a", "1", "7", Sender("1", "Ada"), "hi", timestamp(now()), message="m1")
+        await bot.daemon.app.lines["a"].receive(said)
+        await until(lambda: bot.daemon.app.runtime.load().running)
+        await bot.reload(gone)  # sooner than the turn ends
+        assert bot.daemon.app.runtime.load().sessions == 0
+        await bot.reload(there)
+        await until(lambda: bot.daemon.app.runtime.load().running)
+        assert not await bot.daemon.app.lines["a"].receive(said)  # the platform repeats what it is not sure of
+        await until(lambda: [one for made in platforms.made for one in made.acts("send")])
+        await bot.daemon.app.runtime.idle()
+        assert [one for made in platforms.made for one in made.acts("send")] == ["You said: hi"]
+
+
+async def test_what_a_new_channel_does_is_counted(tmp_path: Path, platforms: Platforms) -> None:
+    async with running(tmp_path, configured(a={})) as bot:
+        metrics = Metrics()
+        attached(bot.daemon, metrics)
+        await bot.reload(configured(a={}, b={}))
+        told = metrics.text(await bot.daemon.app.watch.snapshot(), 0).decode()
+        assert 'bubbot_messages_accepted_total{channel="b"} 0.0' in told
+        assert platforms.open() == ["a", "b"]
+
+
+async def test_whoever_looks_meanwhile_sees_the_channels_that_there_are(tmp_path: Path, platforms: Platforms) -> None:
+    async with running(tmp_path, configured(a={}, b={})) as bot:
+        looking = asyncio.create_task(_looks(bot.daemon))
+        await bot.reload(configured(c={}))
+        await bot.reload(configured(a={}, b={}))
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+        assert sorted(platforms.open()) == ["a", "b"]
+
+
+async def _looks(daemon: Daemon) -> None:
+    while True:
+        await daemon.app.watch.snapshot()
+
+
+async def test_the_clients_of_terminals_come_through_the_gate_as_it_is_now(
+    tmp_path: Path, platforms: Platforms
+) -> None:
+    async with running(tmp_path, configured(a={})) as bot:
+        doors = _doors(bot.daemon)
+        await bot.reload(configured(a={"owners": [2]}))
+        seen: list[object] = []
+
+        async def accept(inbound: object, *_: object) -> None:
+            seen.append(inbound)
+
+        bot.daemon.app.lines["stdin"].gate.accept = accept  # type: ignore[method-assign,assignment]
+        await doors.accept("here")  # type: ignore[arg-type]
+        assert seen == ["here"]
+        assert platforms.open() == ["a"]
