@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: bubbot usage month --by user"
     parser.add_argument("period", nargs="?", choices=("day", "month", "all"), default="day", help="day where left out")
     parser.add_argument("--by", choices=BY, help="only this table; all of them where left out")
-    parser.add_argument("--chat", default="", metavar="CHAT", help="only this chat, such as telegram:42")
+    parser.add_argument("--chat", type=_chat, default=None, metavar="CHAT", help="only this chat, such as telegram:42")
     parser.add_argument("--json", action="store_true", help="one JSON object, with the entries that each sum cites")
 
 
@@ -37,6 +37,13 @@ def run(args: argparse.Namespace) -> int:
     """Prints the report."""
     print(asyncio.run(_read(setup(args), args)))
     return 0
+
+
+def _chat(text: str) -> str:
+    channel, _, chat = text.partition(":")
+    if not channel.strip() or not chat.strip(": "):
+        raise argparse.ArgumentTypeError(f"{text!r} is no chat; give its channel and its id, such as telegram:42")
+    return text
 
 
 async def _read(made: Setup, args: argparse.Namespace) -> str:
@@ -53,7 +60,7 @@ async def _read(made: Setup, args: argparse.Namespace) -> str:
 
 async def _told(ledger: Ledger, args: argparse.Namespace) -> str:
     period: Period = args.period
-    found = await ledger.spending(period, args.chat)
+    found = await ledger.spending(period, args.chat or "")
     words = [args.by] if args.by else [word for word in BY if word != "day" or period != "day"]
     if args.json:
         return json.dumps(_as_json(ledger, period, found, words), ensure_ascii=False)

@@ -125,7 +125,7 @@ def parse_cron(text: str) -> Cron:
     else:
         fields = given.split()
     if len(fields) != 5:
-        raise refused("cron_fields", given=given, number=len(fields))
+        raise refused("cron_fields", given=given, count=len(fields))
     minutes, hours, days, months, weekdays = (_parsed(part, field) for part, field in zip(fields, _FIELDS, strict=True))
     either = not (fields[2].startswith("*") or fields[4].startswith("*"))
     made = Cron(given, minutes, hours, days, months, tuple(sorted({one % 7 for one in weekdays})), either)

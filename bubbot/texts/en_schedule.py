@@ -14,9 +14,10 @@ _FORMS: dict[str, Sentence] = {
     "every_range": "{given!r} is too often or too rare: from a minute up to ten years",
     "zone_unknown": "{name!r} is no time zone; write an IANA name such as Europe/Berlin",
     "cron_nickname": "there is no {given}; there are {names}",
-    "cron_fields": (
-        "{given!r} has {number} fields and not five: minute, hour, day of the month, month, day of the week"
-    ),
+    "cron_fields": {
+        "one": "{given!r} has {count} field and not five: minute, hour, day of the month, month, day of the week",
+        "other": "{given!r} has {count} fields and not five: minute, hour, day of the month, month, day of the week",
+    },
     "cron_minute": "{given!r} is no minute: 0 to 59, lists, ranges and steps of them, or *",
     "cron_hour": "{given!r} is no hour: 0 to 23, lists, ranges and steps of them, or *",
     "cron_day": "{given!r} is no day of the month: 1 to 31, lists, ranges and steps of them, or *",

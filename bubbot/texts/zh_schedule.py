@@ -14,7 +14,7 @@ _FORMS: dict[str, Sentence] = {
     "every_range": "{given!r} 过于频繁或间隔过长：可用一分钟到十年",
     "zone_unknown": "{name!r} 不是时区；请写 IANA 名称，例如 Europe/Berlin",
     "cron_nickname": "没有 {given}；可用的有 {names}",
-    "cron_fields": "{given!r} 有 {number} 段，应为五段：分、时、日、月、星期",
+    "cron_fields": {"other": "{given!r} 有 {count} 段，应为五段：分、时、日、月、星期"},
     "cron_minute": "{given!r} 不是分钟：0 到 59，或其列表、范围、步长，或 *",
     "cron_hour": "{given!r} 不是小时：0 到 23，或其列表、范围、步长，或 *",
     "cron_day": "{given!r} 不是日期：1 到 31，或其列表、范围、步长，或 *",

@@ -116,6 +116,10 @@ def test_usage_in_the_shell(tmp_path: Path) -> None:
     assert "\n  scripted: " in told
     assert "the whole bot, 2" in told
     assert inside.run(home, "usage", "month", "--by", "model").stdout.decode().count("By ") == 1
+    for none in ("::", "stdin", "stdin:", ":other"):
+        refused = inside.run(home, "usage", "--chat", none)
+        assert (refused.returncode, refused.stdout) == (2, b"")
+        assert "is no chat; give its channel" in refused.stderr.decode()
     of_one = json.loads(inside.run(home, "usage", "all", "--json", "--chat", "stdin:other").stdout)
     assert (of_one["total"]["calls"], list(of_one["by"]["chat"])) == (1, ["stdin:other"])
     assert of_one["total"]["dollars"] == sum(one["dollars"] for one in of_one["by"]["day"].values())

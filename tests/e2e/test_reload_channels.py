@@ -10,8 +10,9 @@ from tests.botapi.server import Server
 from tests.discordapi.server import Server as DiscordApi
 from tests.e2e.daemon import configure, running
 from tests.e2e.platforms import OnDiscord, OnTelegram
-from tests.e2e.test_reload import ECHO, SLOW, command, facts, reloaded, serving
+from tests.e2e.test_reload import ECHO, command, facts, reloaded, serving
 
+SLOW = {"default": [{"text": "Slowly: {text}", "delay": 0.6}]}
 REFUSED = "4243:AAcanary-canary-canary-canary-canar"
 
 
@@ -23,7 +24,7 @@ async def status(home: Path) -> dict[str, Any]:
 
 async def test_a_token_that_is_refused_refuses_the_reload_and_one_that_is_taken_is_shown(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with Server(limits=None) as server:
+    async with Server(limits=None, longest_poll=0.3) as server:
         platform = OnTelegram(server)
         ada = platform.person("Ada")
         good = {**platform.table(), "debounce": 0, "owners": [int(ada)]}
@@ -71,7 +72,7 @@ async def test_members_of_a_discord_channel_change_without_a_new_connection(tmp_
 
 async def test_a_channel_that_goes_in_mid_turn_and_comes_back_answers_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with Server(limits=None) as server:
+    async with Server(limits=None, longest_poll=0.3) as server:
         platform = OnTelegram(server)
         ada = platform.person("Ada")
         table = {**platform.table(), "debounce": 0, "owners": [int(ada)], "live": False}

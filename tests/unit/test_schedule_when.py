@@ -193,7 +193,7 @@ class TestCron:
 
     @pytest.mark.parametrize(
         ("text", "hint"),
-        [("0 9 * *", "4 fields"), ("0 9 * * 1 2026", "6 fields"), ("60 * * * *", "no minute"), ("* 24 * * *", "no hour"),
+        [("0", "1 field and"), ("0 9 * *", "4 fields"), ("0 9 * * 1 2026", "6 fields"), ("60 * * * *", "no minute"), ("* 24 * * *", "no hour"),
          ("* * 0 * *", "no day of the month"), ("* * * 13 *", "no month"), ("* * * * 8", "no day of the week"),
          ("* * * * mo", "no day of the week"), ("5/15 * * * *", "5-59/15"), ("*/90 * * * *", "every 90m"),
          ("22-3 * * * *", "backwards"), ("0 0 30 2 *", "never comes"), ("0 0 31 4,6 *", "never comes"),
