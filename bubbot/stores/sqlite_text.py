@@ -79,7 +79,7 @@ def _until(over: Callable[[], bool], conns: Sequence[sqlite3.Connection]) -> Ite
 
 def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -> tuple[TapeEntry, ...]:
     number = tape_number(conn, query.tape)
-    if index is None or number is None or query.tape.startswith(SYSTEM):
+    if index is None or number is None or query.tape.startswith(SYSTEM) or not looks_at_texts(query):
         return find(conn, query)
     if isinstance(query.part, Unindexed):
         return find(conn, replace(query, part=_tail(conn, number, index)))

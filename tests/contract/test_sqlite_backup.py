@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -84,9 +83,11 @@ async def test_what_is_written_while_pages_are_copied_is_not_in_the_copy_and_res
     monkeypatch.setattr("bubbot.stores.sqlite_backup._PAGES", 1)
     await sqlite_store.append([notes(*["x" * 1000] * 500)])
     head = await sqlite_store.deployment_head()
-    ending = threading.Event()
-    copying = asyncio.create_task(asyncio.to_thread(copy_database, sqlite_store.path, tmp_path / "copy.db"))
-    while not copying.done() and not ending.wait(0):
+    target = tmp_path / "copy.db"
+    copying = asyncio.create_task(asyncio.to_thread(copy_database, sqlite_store.path, target))
+    while not copying.done() and not (target.exists() and target.stat().st_size):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # the first page is there when it is settled what is copied
+    while not copying.done():
         await sqlite_store.append([notes("meanwhile")])
     assert (await copying).head == head
     assert len(await whole(sqlite_store)) > 500

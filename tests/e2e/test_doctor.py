@@ -41,8 +41,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def _state(folder: Path) -> list[tuple[str, int, int]]:
-    """The files of a home and their ages, without those that SQLite makes for readers."""
-    files = [file for file in sorted(folder.rglob("*")) if not file.name.endswith(("-shm", "-wal"))]
+    """The files of a home and their ages, without what SQLite makes for readers and what a daemon writes by itself."""
+    own = ("-shm", "-wal", "errors", "search.db")
+    files = [file for file in sorted(folder.rglob("*")) if not file.name.endswith(own)]
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
