@@ -66,7 +66,11 @@ class Accounts:
     def _token(self, kind: str, name: str) -> str | None:
         """The bot's name on the platform once there is a token, empty where that was not found out; None without one."""
         if (given := self.given.tokens.get(kind)) is not None:
-            return self._checked(kind, name, answers.token(given))
+            try:
+                token = answers.token(given)
+            except ConfigError as error:
+                raise ConfigError(f"The token of {TITLES[kind]}: {error}") from error
+            return self._checked(kind, name, token)
         table = self.present.settings.channels.get(name, {})
         present = str(table.get("token") or "")
         where = "Enter keeps the one there is" if present else "Enter for none"

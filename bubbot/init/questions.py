@@ -59,7 +59,10 @@ def ask_model(console: Console, present: Present, given: Given, changes: Changes
     else:
         _ask_kind(console, changes)
     if given.api_key is not None:
-        changes.keep(("model",), "api_key", answers.secret(given.api_key))
+        try:
+            changes.keep(("model",), "api_key", answers.secret(given.api_key))
+        except ConfigError as error:
+            raise ConfigError(f"The key of the model: {error}") from error
 
 
 def _ask_again(console: Console, current: str, changes: Changes) -> None:
