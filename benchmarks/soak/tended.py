@@ -26,9 +26,13 @@ from benchmarks.soak.process import START, Process, started
 SAMPLED = 1.0
 """Seconds between two looks at the daemon."""
 WITHIN = 60.0
-"""Seconds that the daemon may take to start or end, and a command to do its work."""
+"""Seconds that the daemon may take to start or end."""
+COMMAND = 300.0
+"""Seconds that a command may take: to check every hash of what some hours of a large bot left takes a minute."""
 ROUND = 4
 """Messages that each chat says before all wait for each other."""
+PAUSE = 3.0
+"""Seconds between two rounds."""
 
 
 @dataclass
@@ -108,12 +112,12 @@ class Tended:
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         try:
-            async with asyncio.timeout(WITHIN):
+            async with asyncio.timeout(COMMAND):
                 said, _ = await child.communicate()
         except TimeoutError:
             child.kill()
             await child.wait()
-            self.faults.append(f"{name} took longer than {WITHIN:g} seconds")
+            self.faults.append(f"{name} took longer than {COMMAND:g} seconds")
             return False
         if child.returncode:
             self.faults.append(f"{name} ended with {child.returncode}: {said.decode(errors='replace')[-300:]}")
@@ -176,6 +180,7 @@ async def _talk(people: Mapping[str, Process], ending: asyncio.Event) -> int:
         question = {"messages": ROUND, "ahead": 2, "spread": 2.0}
         replies = await asyncio.gather(*(one.ask(question) for one in people.values()))
         answered += sum(len(one["ends"]) for one in replies)
+        await asyncio.sleep(PAUSE)
     return answered
 
 
