@@ -52,7 +52,7 @@ class Tended:
         """A further life; returns when it receives."""
         self.lives += 1
         begun = time.monotonic()
-        start = started(f"life-{self.lives}", self.folder, "bubbot", ["--home", str(self.home), "run"])
+        start = started(f"life-{self.lives}", self.folder, "benchmarks.soak.serve", [str(self.home)])
         self.daemon = await self.stack.enter_async_context(start)
         await self._until("action=run.started", 1)
         self._took("start", begun)

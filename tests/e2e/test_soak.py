@@ -14,6 +14,7 @@ from benchmarks.soak import words
 from benchmarks.soak.measure import trend
 from benchmarks.soak.parts import Plan, joined, load, slow
 from benchmarks.soak.table import table, verdicts
+from benchmarks.soak.tended import tended
 
 ROOT = Path(__file__).parents[2]
 PLATFORMS = ("telegram", "discord")
@@ -113,6 +114,16 @@ def test_the_limit_of_time_ends_everything(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "did not end within 0.5 seconds" in done.stderr
     assert not (tmp_path / "figures.json").exists()
+
+
+@pytest.mark.proof
+async def test_a_daemon_that_is_tended_loses_nothing(tmp_path: Path) -> None:
+    async with asyncio.timeout(WAIT * 2):
+        figures = await tended(Plan(PLATFORMS, chats=6, minutes=0.1, every=5.0), tmp_path)
+    assert figures["faults"] == []
+    assert figures["lives"] > 1
+    assert {"backup", "restore", "verify", "reload"} <= set(figures["seconds"])
+    assert "lives of the daemon" in table({"tended": figures})
 
 
 @pytest.mark.proof
