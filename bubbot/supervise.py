@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from bubbot.errors import BubbotError
 
 log = logging.getLogger(__name__)
+
+Given = TypeVar("Given")
 
 HEALTHY_AFTER = 300.0
 """Seconds after which a failure is taken for a new one, and the waits begin at the shortest again."""
@@ -68,6 +71,17 @@ async def supervise(
             )
             log.debug("the traceback", exc_info=True, extra={"action": "supervise.failed"})
         await sleep(wait)
+
+
+async def whole(work: Coroutine[Any, Any, Given]) -> Given:
+    """Does the work to its end. A caller that is cancelled meanwhile is held until then: for what is worse half done
+    than late."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.gather(doing, return_exceptions=True)
+        raise
 
 
 @asynccontextmanager

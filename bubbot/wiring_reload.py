@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from bubbot import log as logs
 from bubbot.channel import Channel, Closes, Introduces, Webhook
@@ -24,6 +23,7 @@ from bubbot.rates import Rates
 from bubbot.runtime.recovery import recover
 from bubbot.settings import Settings
 from bubbot.settings_changes import changes, effective, public
+from bubbot.supervise import whole
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tool import Toolbox
 from bubbot.tools.session import typed_commands
@@ -125,7 +125,7 @@ class Reloader:
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
         changed |= {key: "[secret]" for key in found.now if key not in changed}
         with self._daemon.manager.replacing():
-            await _whole(
+            await whole(  # half a reload would leave channels that nobody runs, or closes
                 self._in_force(plan, event(LOADED, {"how": how, "changed": changed, "later": list(found.later)}))
             )
         names = ", ".join(found.now)
@@ -315,14 +315,3 @@ class Reloader:
 
 def _defect(name: str, error: Exception) -> ConfigError:
     return ConfigError(f"[channels.{name}]: its adapter failed ({type(error).__name__}: {error})")
-
-
-async def _whole(work: Coroutine[Any, Any, None]) -> None:
-    """Does the work to its end; who is cancelled meanwhile is held until then. Half a reload would leave channels that
-    nobody runs, or closes."""
-    doing = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        await asyncio.gather(doing, return_exceptions=True)
-        raise

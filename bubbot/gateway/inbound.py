@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bubbot.access import Access
 from bubbot.channel import (
@@ -32,6 +32,7 @@ from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.link import ChannelLink
 from bubbot.runtime.report import Report, no_report
 from bubbot.runtime.router import is_command
+from bubbot.supervise import whole
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from bubbot.turn import Accepted, Changed, TurnResult
@@ -122,7 +123,8 @@ class InboundGate:
         `Inbox.accept`."""
         if self._room is not None:
             await self._room.acquire()
-        return await _whole(self._accept(inbound, also))
+        # Half of it would leave something durable that nobody goes on with, and its repeat would count as known.
+        return await whole(self._accept(inbound, also))
 
     def resume(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
         """Queues an inbound that an earlier process accepted."""
@@ -159,7 +161,7 @@ class InboundGate:
             case Pair():
                 return await self._pair(inbound)
             case Listen():
-                await _whole(self._note(inbound))
+                await whole(self._note(inbound))
                 return None
             case Speak():
                 return await self._spoken(inbound)
@@ -171,9 +173,9 @@ class InboundGate:
             self._told_dropped.discard(inbound.session)
         if (running or waiting) and not self._runtime.too_old(inbound):
             if inbound.text.strip() in OVERTAKING:
-                return await _whole(self._overtake(inbound, running=running, waiting=waiting))
+                return await whole(self._overtake(inbound, running=running, waiting=waiting))
             if running and self._link.rules.busy == "drop" and not is_command(inbound.text):
-                return await _whole(self._drop(inbound))
+                return await whole(self._drop(inbound))
         return await self.accept(inbound) is not None
 
     def _decide(self, inbound: Inbound) -> Decision:
@@ -202,7 +204,7 @@ class InboundGate:
             return
         known = await self._runtime.knows(event.channel, event.session, event.message)
         if known or (isinstance(event, Reaction) and await self._outbox.knows(event.message)):
-            await _whole(self._note(event))
+            await whole(self._note(event))
 
     def _may_speak(self, event: Edit | Reaction) -> bool:
         admission = self._rules.admission
@@ -260,14 +262,3 @@ class InboundGate:
         """The event in the chat where its session began."""
         home = self._rules.moves.home(event.chat)
         return event if home == event.chat else replace(event, chat=home)
-
-
-async def _whole(work: Coroutine[Any, Any, Given]) -> Given:
-    """Does the work to its end. A caller that is cancelled meanwhile is held until then: half of it would leave
-    something durable that nobody goes on with, and the platform's repeat would be taken for one that is."""
-    doing = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        await asyncio.gather(doing, return_exceptions=True)
-        raise
