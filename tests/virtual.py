@@ -38,6 +38,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made, as its tasks see them."""
         return self._virtual.slept
 
+    async def shutdown_default_executor(self, _seconds: float | None = None) -> None:
+        """Waits for threads as long as they take: from Python 3.12 on there is a limit, which would be over at once."""
+        await super().shutdown_default_executor()
+
 
 def virtual(test: Callable[Given, Coroutine[Any, Any, None]]) -> Callable[Given, None]:
     """Runs an asynchronous test on a loop of its own whose waits cost nothing."""
