@@ -16,7 +16,7 @@ from benchmarks.soak.process import START, Process, started
 
 SAMPLED = 0.5
 """Seconds between two samples of the daemon."""
-WARM = 0.25
+WARM = 0.5
 """The part of the messages after which the daemon is warm."""
 REST = 1.0
 """Seconds after the last answer until the daemon is taken to be at rest."""

@@ -19,7 +19,7 @@ from bubbot.turn import Accepted, Changed, TurnResult
 KEPT_IDLE = 256
 """Sessions that are remembered at most while nothing happens in them; what is forgotten is read again."""
 KEPT_ENTRIES = 50_000
-"""Entries of their windows that are kept with them at most, about 80 MB; a session at work keeps its own."""
+"""Entries of their windows that are kept with them at most, about 105 MB; a session at work keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)
