@@ -8,8 +8,9 @@ from typing import Any
 
 from benchmarks.soak.parts import Plan
 
-CONNECTIONS = 10
-"""Connections that may be open in the last third beyond those of the first: clients keep more or fewer of them."""
+CONNECTIONS = 50
+"""Connections that may be open in the last third beyond those of the first: clients keep more or fewer of them, from 7 to
+107 within one run."""
 GOAL = 0.9
 """The part of the ideal that a slow model's turns should reach."""
 
