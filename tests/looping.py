@@ -1,4 +1,5 @@
-"""How long the event loop is held by what runs on it, by its own thread's processor time: other programs do not count."""
+"""How long the event loop is held by what runs on it, by its own thread's processor time: other programs do not count,
+and a wait on the loop (a sleep, a slow disk) is not seen either."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 from bubbot.errors import StoreUnavailable
 from bubbot.stores import sqlite_index_fill
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
-from bubbot.stores.sqlite_index import look_over_index
+from bubbot.stores.sqlite_index import SqliteIndex, look_over_index
 from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
 from bubbot.stores.sqlite_index_schema import index_path
 from bubbot.tape.entry import event, message
@@ -113,6 +113,24 @@ async def test_every_part_of_a_text_is_found_through_the_index(chat: TapeService
     await filler.fill()
     for text, needle in HOLDS:
         assert texts.index(text) + 1 in await found(chat, needle), needle
+
+
+async def test_only_what_looks_for_a_text_asks_the_index(
+    chat: TapeService, filler: IndexFiller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Corrections and memory have indexes of their own; that of words would propose every event there is."""
+    asked: list[str] = []
+    holding = SqliteIndex.holding
+
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
+        asked.append(text)
+        return holding(self, tape, text, kinds, newest=newest)
+
+    monkeypatch.setattr(SqliteIndex, "holding", noted)
+    await chat.append([message("user", "the volcano"), *(event("note", {"n": n}) for n in range(5))])
+    await filler.fill()
+    assert [hit.id for hit in (await chat.read(SearchView("volcano"))).hits] == [1]
+    assert set(asked) == {"volcano"}
 
 
 @pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
