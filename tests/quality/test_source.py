@@ -1,4 +1,4 @@
-"""What no tool checks: sizes, module-level state, names of modules, and what must not stand in a file."""
+"""What no tool checks: module-level state, names of modules, and what must not stand in a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import pytest
 
 from tests.docs.pages import ROOT, tracked
 
-FILE_LINES, FUNCTION_LINES = 400, 50
 SOURCE = sorted(path for package in ("bubbot", "channels") for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-LONG_TESTS = {"tests/unit/test_memory.py"}
-"""Test files that may be longer. The list is exact: one that has become shorter has to leave it."""
 NOBODY_KNOWS = {"util", "utils", "helper", "helpers", "misc", "core", "base", "shared"}
 """Names of modules that say nothing about what is in them."""
 MUTATING = {
@@ -29,30 +26,6 @@ REGISTRY = re.compile("pythonhosted" + r"\.org|\bpypi" + r"\.org|registry\." + r
 
 def _shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def _lines(path: Path) -> int:
-    return len(path.read_text(encoding="utf-8").splitlines())
-
-
-def _long_functions(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > FUNCTION_LINES:
-                yield f"{_shown(path)}: {node.name} has {length} lines"
-
-
-def test_no_source_file_is_too_long() -> None:
-    assert [f"{_shown(path)}: {_lines(path)}" for path in SOURCE if _lines(path) > FILE_LINES] == []
-
-
-def test_no_test_file_is_too_long_but_the_named_ones() -> None:
-    assert {_shown(path) for path in TESTS if _lines(path) > FILE_LINES} == LONG_TESTS
-
-
-def test_no_function_is_too_long() -> None:
-    assert [found for path in [*SOURCE, *TESTS] for found in _long_functions(path)] == []
 
 
 def test_no_module_is_called_by_a_name_that_says_nothing() -> None:
