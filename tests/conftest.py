@@ -22,6 +22,9 @@ from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.e2e import forked
 
+PROOF_TIMEOUT_SECONDS = 3600
+"""How long one test of the long versions may take."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--proof", action="store_true", help="also run the long versions, with thousands of examples")
@@ -67,6 +70,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--proof"):
+        for item in items:
+            if item.get_closest_marker("proof") or item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(PROOF_TIMEOUT_SECONDS), append=False)
         return
     long = [item for item in items if item.get_closest_marker("proof")]
     if long:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -223,13 +222,12 @@ class TestFailures:
         async with Telegram() as telegrams, Discord() as discords:
             telegrams.fail("getMe", bot_faults.Wedge())
             discords.fail("GET /applications/@me", discord_faults.Wedge())
-            began = time.monotonic()
-            found = await asyncio.gather(
-                on_telegram(telegrams.base_url, telegrams.bot.token, within=0.3),
-                on_discord(discords.rest_url, discords.bot.token, within=0.3),
-                return_exceptions=True,
-            )
-            assert time.monotonic() - began < 10
+            async with asyncio.timeout(60):  # the servers would hold both for ever
+                found = await asyncio.gather(
+                    on_telegram(telegrams.base_url, telegrams.bot.token, within=0.3),
+                    on_discord(discords.rest_url, discords.bot.token, within=0.3),
+                    return_exceptions=True,
+                )
         assert [type(one) for one in found] == [ChannelError, ChannelError]
         assert all("within 0.3 s" in str(one) for one in found)
 

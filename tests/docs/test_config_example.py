@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.model import ModelOptions
+from bubbot.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.models import scripted
 from bubbot.settings import Setting, Settings, describe, load
 from bubbot.settings_channels import ChannelSettings, GuildSettings, channel_settings
@@ -144,10 +144,20 @@ def test_the_reference_has_types_and_defaults() -> None:
         assert (kind, default) == (setting.type, default_in_words(setting)), key
 
 
-def test_the_script_of_the_reference_is_one(tmp_path: Path) -> None:
+async def test_the_script_of_the_reference_plays(tmp_path: Path) -> None:
     [block] = re.findall(r"```json\n(.*?)```", REFERENCE.read_text(), re.DOTALL)
     (tmp_path / "script.json").write_text(block)
-    scripted.create(ModelOptions("scripted", tmp_path, {"script": str(tmp_path / "script.json")}))
+    model = scripted.create(ModelOptions("scripted", tmp_path, {"script": str(tmp_path / "script.json")}))
+
+    async def reply(*said: tuple[str, str]) -> ModelReply:
+        request = ModelRequest("system", tuple({"role": role, "content": text} for role, text in said))
+        [found] = [event async for event in model.stream(request) if isinstance(event, ModelReply)]
+        return found
+
+    weather = ("user", "what was the weather?")
+    assert [call.name for call in (await reply(weather)).calls] == ["tape_search"]
+    assert (await reply(weather, ("assistant", ""))).text == "It was sunny."
+    assert (await reply(("user", "hello"))).text == "You said: hello"
 
 
 def test_the_blocks_of_the_reference_load(tmp_path: Path) -> None:

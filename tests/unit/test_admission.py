@@ -249,7 +249,11 @@ class TestBots:
 
     def test_little_is_remembered_of_many_chats(self) -> None:
         asked = admission()
-        for chat in range(3 * CHATS_WATCHED):
-            asked.decide(said("9", chat=f"-{chat + 1}", addressed=True, bot=True))
-            asked.decide(said("3", chat=f"-{chat + 1}"))
-        assert len(asked._bots) == CHATS_WATCHED
+        for _ in range(SETTINGS.bot_depth):
+            first = asked.decide(said("9", chat=OTHER_GROUP, addressed=True, bot=True))
+            last = asked.decide(said("9", addressed=True, bot=True))
+        assert first == last == Speak(Role.MEMBER)
+        for chat in range(CHATS_WATCHED - 1):
+            asked.decide(said("9", chat=f"-{chat + 10**6}", addressed=True, bot=True))
+        assert asked.decide(said("9", addressed=True, bot=True)) == Silence("loop")  # among the newest thousand
+        assert asked.decide(said("9", chat=OTHER_GROUP, addressed=True, bot=True)) == Speak(Role.MEMBER)  # forgotten

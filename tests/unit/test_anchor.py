@@ -63,6 +63,8 @@ def test_a_malformed_recall_does_not_take_the_others_with_it() -> None:
 @pytest.mark.law("T7")
 def test_a_state_that_keeps_its_contract_passes(state: dict[str, Any]) -> None:
     check_state(state, 9)
+    with pytest.raises(EntryInvalid, match="phase is 7"):  # with the same state and one fault it says so
+        check_state({**state, "phase": 7}, 9)
 
 
 @pytest.mark.parametrize(

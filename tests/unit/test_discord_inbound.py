@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -266,11 +265,10 @@ def test_what_is_nested_without_end_is_set_aside() -> None:
     assert isinstance(read_message(scene(), message(embeds=deep)), Unparsed)
 
 
-def test_ten_megabytes_are_read_in_their_time() -> None:
-    began = time.perf_counter()
+@pytest.mark.timeout(120)  # a second or two; reading that grows with the square of the length would take days
+def test_ten_megabytes_are_read() -> None:
     one = read(content="<@900> " + "<@8 <:a <" * 1_100_000)
     assert len(one.text) > 9_000_000
-    assert time.perf_counter() - began < 5
 
 
 _json = st.recursive(
@@ -307,7 +305,9 @@ def test_places_pass_over_what_is_odd(event: str, raw: dict[str, Any]) -> None:
     known = Places(NeverAsked())  # type: ignore[arg-type]
     known.learn(event, raw)
     known.learn(event, [raw])
-    list(places("1", raw))
+    assert all(isinstance(place, Place) for place in places("1", raw))
+    known.learn("GUILD_CREATE", {"id": "5", "channels": [{"id": "50", "type": 0, "name": "general"}]})
+    assert known.known("50") == Place("50", 0, "general", "5")
 
 
 def test_places_are_learned_and_forgotten() -> None:

@@ -125,7 +125,12 @@ async def test_previews_are_no_facts(memory_store: InMemoryStore) -> None:
 
 
 async def test_a_session_of_a_channel_that_is_not_there_is_shown_nowhere() -> None:
-    PreviewSink({})("elsewhere:home", TurnStarted())
+    here = Shown()
+    sink = PreviewSink({"stdin": here})
+    sink("elsewhere:home", TurnStarted())
+    assert here.events == []
+    sink("stdin:home", TurnStarted())
+    assert here.events == [TurnStarted()]
 
 
 @pytest.mark.parametrize(

@@ -224,14 +224,22 @@ async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload
 
 
 async def test_the_end_waits_for_a_reload_under_way_and_lets_none_begin(tmp_path: Path, platforms: Platforms) -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
     async def slow() -> None:
-        await asyncio.sleep(0.1)
+        asked.set()
+        await answer.wait()
 
     platforms.steps["new"] = {"introduce": slow}
     async with running(tmp_path, configured(a={})) as bot:
         reloading = asyncio.create_task(bot.reload(configured(a={}, new={})))
-        await asyncio.sleep(0.02)
-        await bot.reloader.end(GRACE.deliveries)
+        await asked.wait()
+        ending = asyncio.create_task(bot.reloader.end(GRACE.deliveries))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not ending.done()
+        answer.set()
+        await ending
         assert reloading.done()
         assert bot.daemon.manager.states["new"] == "running"
         with pytest.raises(ConfigError, match="ending"):

@@ -1,0 +1,52 @@
+"""A test that hangs ends with a failure that shows where, and the suite goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PLANTED = {
+    "threads": """
+        import threading
+
+        def test_deadlock():
+            lock = threading.Lock()
+            lock.acquire()
+            lock.acquire()  # here it hangs
+        """,
+    "asyncio": """
+        import asyncio
+
+        async def test_deadlock():
+            await asyncio.Event().wait()  # here it hangs
+        """,
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_deadlock_fails_with_its_place_and_the_next_test_runs(tmp_path: Path, kind: str) -> None:
+    planted = tmp_path / "test_planted.py"
+    lines = [line.removeprefix(" " * 8) for line in PLANTED[kind].splitlines()]
+    planted.write_text("\n".join([*lines, "def test_next():", "    pass"]))
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    ran = subprocess.run(
+        [*command, "-n", "1", "-o", "timeout=1", str(planted)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 1, ran.stdout
+    assert "1 failed, 1 passed" in ran.stdout
+    assert "Timeout" in ran.stdout
+    assert "# here it hangs" in ran.stdout if kind == "threads" else "test_deadlock" in ran.stdout
+
+
+def test_every_test_has_a_time_limit(pytestconfig: pytest.Config) -> None:
+    assert 0 < float(pytestconfig.getini("timeout")) <= 300
