@@ -1,0 +1,1 @@
+"""Mutation sampling: does a test fail if the code is wrong?"""
