@@ -95,9 +95,9 @@ class Sandbox:
             part.read()
             whole.update(part)
         found: dict[str, dict[int, set[str]]] = {}
-        for path in whole.measured_files():
-            relative = Path(path).relative_to(self.root).as_posix()
-            lines = whole.contexts_by_lineno(path)
+        for measured in whole.measured_files():
+            relative = Path(measured).relative_to(self.root).as_posix()
+            lines = whole.contexts_by_lineno(measured)
             found[relative] = {line: {one for one in tests if one} for line, tests in lines.items()}
         return found
 
@@ -105,17 +105,17 @@ class Sandbox:
         """Run tests until one fails, with a mutant in place, or none."""
         (self._out / recorder.FAILURE).unlink(missing_ok=True)
         if mutant is None:
-            return self._ending(self._run(tests, seconds, record=False))
+            return self._ending(in_time=self._run(tests, seconds, record=False))
         before = mutant.apply(self.root)
         try:
-            return self._ending(self._run(tests, seconds, record=False))
+            return self._ending(in_time=self._run(tests, seconds, record=False))
         finally:
             (self.root / mutant.path).write_bytes(before)
 
-    def _ending(self, ended: bool) -> Ending:
+    def _ending(self, *, in_time: bool) -> Ending:
         file = self._out / recorder.FAILURE
         if not file.exists():
-            return Ending(timed_out=not ended)
+            return Ending(timed_out=not in_time)
         failure = json.loads(file.read_text())
         return Ending(failure["test"], failure["words"], "Timeout (>" in failure["words"])
 

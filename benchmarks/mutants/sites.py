@@ -158,10 +158,8 @@ class _File:
                 yield self._mutant(value, "None")
             case ast.Expr(value=ast.Call() | ast.Await()):
                 yield self._mutant(node, "pass")
-            case ast.Break():
-                yield self._mutant(node, "continue")
-            case ast.Continue():
-                yield self._mutant(node, "break")
+            case ast.Break() | ast.Continue():
+                yield self._mutant(node, "continue" if isinstance(node, ast.Break) else "break")
 
     def _between(self, left: ast.expr, right: ast.expr, before: str, after: str) -> Iterator[Mutant]:
         """Change the operator that stands between two operands, parentheses left as they are."""
