@@ -5,7 +5,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --no-build-isolation --editable .
 
-.PHONY: chat install test test-all proof check soak bench lock clean
+.PHONY: chat install test test-all proof check soak bench mutants lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -26,6 +26,9 @@ soak: $(VENV)/.dev  ## the daemon under load, measured: some minutes; SOAK="--he
 
 bench: $(VENV)/.dev  ## what everything costs beside plain baselines: up to half an hour; BENCH="--help" tells what it takes
 	@$(VENV)/bin/python -m benchmarks.bench $(BENCH)
+
+mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants, half an hour; MUTANTS="--seed 7" draws others
+	@$(VENV)/bin/python -m benchmarks.mutants $(MUTANTS)
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \

@@ -1,8 +1,9 @@
 """The daemon under load: `make soak`, or python -m benchmarks.soak [--chats 200] [--messages 10000] [--json FILE].
 
-Three parts, on this machine alone. *Load*: people in many chats on every platform talk with one daemon whose model
+Four parts, on this machine alone. *Load*: people in many chats on every platform talk with one daemon whose model
 answers at once; in turn with it, the same work goes to `AppRuntime` without a channel. *Slow*: fifty chats and a model
-that takes a second. *Joined*: messages that come so fast that several are answered together. Every answer is looked at.
+that takes a second. *Joined*: messages that come so fast that several are answered together. *Provider*: a model over HTTP that refuses, cuts answers off and hangs.
+Every answer is looked at.
 
 With `--minutes 20` there is one part alone, *tended*: the daemon is backed up, reloaded and started again every minute
 while people talk with it, and every backup is restored and verified.
@@ -20,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.soak.parts import GROWTH, Plan, joined, load, slow
+from benchmarks.soak.parts import GROWTH, Plan, joined, load, provider, slow
 from benchmarks.soak.platforms import PLATFORMS
 from benchmarks.soak.process import ProcessFailed
 from benchmarks.soak.table import table, verdicts
@@ -41,6 +42,8 @@ def plan() -> tuple[Plan, Path | None, float]:
     parser.add_argument("--slow-chats", type=int, default=50, help="chats that talk with the slow model; 0 for none")
     parser.add_argument("--slow-messages", type=int, default=12, help="messages of each of them")
     parser.add_argument("--joined-chats", type=int, default=20, help="chats whose messages are joined; 0 for none")
+    parser.add_argument("--provider-chats", type=int, default=40, help="chats whose model is over HTTP; 0 for none")
+    parser.add_argument("--provider-messages", type=int, default=10, help="messages of each of them")
     parser.add_argument("--growth", type=float, default=GROWTH, help="MB that the daemon may grow after warm-up")
     parser.add_argument("--minutes", type=float, default=0.0, help="of tending the daemon, in place of all other parts")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two rounds of tending")
@@ -61,6 +64,8 @@ def plan() -> tuple[Plan, Path | None, float]:
         slow_chats=given.slow_chats,
         slow_messages=given.slow_messages,
         joined_chats=given.joined_chats,
+        provider_chats=given.provider_chats,
+        provider_messages=given.provider_messages,
         growth=given.growth,
         memory=given.memory,
         minutes=given.minutes,
@@ -79,6 +84,8 @@ async def soak(given: Plan, folder: Path) -> dict[str, object]:
         figures["slow"] = await slow(given, folder)
     if given.joined_chats:
         figures["joined"] = await joined(given, folder)
+    if given.provider_chats:
+        figures["provider"] = await provider(given, folder)
     return figures
 
 

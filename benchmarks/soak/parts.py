@@ -1,4 +1,4 @@
-"""The parts of a soak: the load beside the bare runtime, the slow model, and joined messages."""
+"""The parts of a soak: the load beside the bare runtime, the slow model, joined messages, a provider that fails."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ WARM = 0.5
 REST = 1.0
 """Seconds after the last answer until the daemon is taken to be at rest."""
 FAULTS_KEPT = 100
+SCRIPTED: Mapping[str, Any] = {"name": "scripted", "script": "script.json"}
 GROWTH = 10.0
 """Megabytes that a daemon may grow after warm-up."""
 
@@ -39,6 +40,9 @@ class Plan:
     slow_messages: int = 12
     slow_seconds: float = 1.0
     joined_chats: int = 20
+    provider_chats: int = 40
+    provider_messages: int = 10
+    provider_seconds: float = 0.2
     growth: float = GROWTH
     memory: bool = False
     minutes: float = 0.0
@@ -87,6 +91,7 @@ async def bench(
     script: Mapping[str, Any],
     keys: Mapping[str, Any],
     how: Sequence[str] = (),
+    model: Mapping[str, Any] = SCRIPTED,
 ) -> AsyncIterator[Bench]:
     """A daemon with a channel for each platform. `keys` are those of every channel; `how`: see `people` and `bot`."""
     async with AsyncExitStack() as stack:
@@ -95,7 +100,7 @@ async def bench(
             start = started(name, folder, "benchmarks.soak.people", [name, str(share), *how])
             people[name] = await stack.enter_async_context(start)
             tables[name] = {**await people[name].said("table", START), **keys}
-        configured(folder / "home", script, tables)
+        configured(folder / "home", script, tables, model)
         more = ["memory"] if given.memory else []
         start = started("daemon", folder, "benchmarks.soak.bot", [str(folder / "home"), *how, *more])
         daemon = await stack.enter_async_context(start)
@@ -103,11 +108,16 @@ async def bench(
         yield Bench(daemon, people)
 
 
-def configured(home: Path, script: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
-    """Writes a home's `config.toml`, with the scripted model."""
+def configured(
+    home: Path,
+    script: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, Any]],
+    model: Mapping[str, Any] = SCRIPTED,
+) -> None:
+    """Writes a home's `config.toml`, by default with the scripted model."""
     home.mkdir(parents=True)
     (home / "script.json").write_text(json.dumps(script))
-    lines = ["[model]", 'name = "scripted"', 'script = "script.json"']
+    lines = ["[model]", *(f"{key} = {json.dumps(value)}" for key, value in model.items())]
     for name, table in tables.items():
         lines += [f"[channels.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     (home / "config.toml").write_text("\n".join(lines) + "\n")
@@ -217,6 +227,40 @@ async def joined(given: Plan, folder: Path) -> dict[str, Any]:
     async with bench(given, folder, given.joined_chats, script={}, keys=keys, how=["joined"]) as daemon:
         talked = await daemon.talk(messages, 10)
         return {"messages": len(talked["waits"]), "faults": await daemon.faults()}
+
+
+async def provider(given: Plan, folder: Path) -> dict[str, Any]:
+    """A model over HTTP that refuses, cuts and hangs: every message is answered, or told that it is not, once."""
+    folder = folder / "provider"
+    folder.mkdir()
+    start = started("provider", folder, "benchmarks.soak.provider", [str(given.provider_seconds)])
+    async with start as server:
+        model = {
+            "name": "openai/soak",
+            "api_base": await server.said("address", START),
+            "api_key": "soak",
+            "retries": 2,
+            "retry_wait": 0.1,
+            "first_token_timeout": 4.0,
+        }
+        how = ["failing"]
+        keys = {"debounce": 0}
+        async with bench(given, folder, given.provider_chats, script={}, keys=keys, how=how, model=model) as daemon:
+            await daemon.talk(1, 1)  # the library that translates is loaded
+            await daemon.daemon.ask({"figures": True})
+            with Busy([daemon.daemon]) as busy:
+                talked = await daemon.talk(given.provider_messages, 1)
+            inside = await daemon.daemon.ask({"figures": True})
+            count = given.provider_chats * given.provider_messages
+            return {
+                "messages": count,
+                "rate": count / talked["seconds"],
+                "ms": 1000 * busy.took[daemon.daemon.name] / count,
+                "memory": daemon.daemon.look().memory / MB,
+                "asked": await server.ask({"counts": True}),
+                "lag": inside["lag"],
+                "faults": await daemon.faults(),
+            }
 
 
 def _progress(what: str, figures: Mapping[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""A process with one platform and everybody who talks there: python -m benchmarks.soak.people PLATFORM CHATS [joined].
+"""A process with one platform and everybody who talks there: python -m benchmarks.soak.people PLATFORM CHATS [HOW].
+
+HOW is `joined` if one answer may be to several messages, `failing` if a sentence may say that there is none.
 
 It says `{"table": ...}` for `config.toml` at once. Asked `{"messages": 10, "ahead": 4, "spread": 0}` it lets every chat
 say so many messages more, at most `ahead` of them unanswered, the chats beginning within `spread` seconds, and tells `{"answered": 17}` meanwhile and the figures in the end;
@@ -23,10 +25,11 @@ TOLD_EVERY = 0.25
 class People:
     """Says messages and counts answers."""
 
-    def __init__(self, name: str, platform: Platform, chats: int, *, joined: bool) -> None:
+    def __init__(self, name: str, platform: Platform, chats: int, how: str) -> None:
         self._name = name
         self._platform = platform
-        self._joined = joined
+        self._joined = how == "joined"
+        self._failing = how == "failing"
         self._said = [0] * chats
         self._open: list[dict[int, float]] = [{} for _ in range(chats)]
         self._told = 0.0
@@ -65,6 +68,8 @@ class People:
     def faults(self) -> list[str]:
         """What is wrong in any chat."""
         look = words.faults_of_joined if self._joined else words.faults
+        if self._failing:
+            look = words.faults_of_failing
         return [
             fault
             for chat, said in enumerate(self._said)
@@ -81,6 +86,8 @@ class People:
     def _heard(self, chat: int, text: str) -> list[float]:
         """The seconds that each message waited which this text answers."""
         waited = []
+        if self._failing and words.is_failure(text) and self._open[chat]:
+            waited.append(time.monotonic() - self._open[chat].pop(min(self._open[chat])))
         for other, number in words.named(text):
             if other == chat and number in self._open[chat] and (self._joined or text == words.answer(chat, number)):
                 waited.append(time.monotonic() - self._open[chat].pop(number))
@@ -93,10 +100,10 @@ class People:
             tell({"answered": self.answered})
 
 
-async def main(name: str, chats: int, *, joined: bool) -> None:
+async def main(name: str, chats: int, how: str) -> None:
     """Serves until standard input closes."""
     async with PLATFORMS[name](chats) as platform:
-        people = People(name, platform, chats, joined=joined)
+        people = People(name, platform, chats, how)
         tell({"table": dict(platform.table())})
         async for question in asked():
             tell({"reply": await _reply(people, question)})
@@ -109,4 +116,4 @@ async def _reply(people: People, question: Mapping[str, float]) -> Message | lis
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), joined="joined" in sys.argv[3:]))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), "".join(sys.argv[3:4])))

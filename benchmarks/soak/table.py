@@ -22,6 +22,8 @@ def table(figures: Mapping[str, Any]) -> str:
         lines += _slow(figures["slow"])
     if "joined" in figures:
         lines.append(("joined messages, each answered once", f"{figures['joined']['messages']}"))
+    if "provider" in figures:
+        lines += _provider(figures["provider"])
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
 
@@ -66,6 +68,16 @@ def _slow(slow: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     met = "reached" if slow["rate"] >= GOAL * slow["ideal"] else "NOT reached"
     yield name, f"{slow['rate']:.1f} of {slow['ideal']:.0f} at best; the goal of {GOAL * slow['ideal']:.0f} is {met}"
     yield "  busy, event loop late", f"{100 * slow['busy']:.0f}% of one processor; {_lag([slow['lag']])}"
+
+
+def _provider(went: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    done = ", ".join(f"{count} {what}" for what, count in sorted(went["asked"].items()))
+    yield "model over HTTP, messages", f"{went['messages']}, each answered or told that it is not; the provider: {done}"
+    yield (
+        "  messages a second",
+        f"{went['rate']:.1f}; {went['ms']:.0f} ms of processor time each; {_lag([went['lag']])}",
+    )
+    yield "  memory of the daemon", f"{went['memory']:.0f} MB"
 
 
 def _tended(went: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

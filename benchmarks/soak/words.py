@@ -74,6 +74,23 @@ def faults_of_joined(place: str, chat: int, said: int, heard: Sequence[str]) -> 
     return found
 
 
+def is_failure(text: str) -> bool:
+    """Return true if the bot says that it could not answer: only such sentences name a trace."""
+    return "(trace " in text
+
+
+def faults_of_failing(place: str, chat: int, said: int, heard: Sequence[str]) -> list[str]:
+    """The same if the model fails now and then: each message has its answer, or one sentence that says so."""
+    where = f"{place} chat {chat}"
+    if len(heard) != said:
+        return [f"{where}: {said} messages have {len(heard)} answers"]
+    return [
+        f"{where}: {text[:80]!r} is no answer to message {number}"
+        for number, text in enumerate(heard)
+        if text != answer(chat, number) and not (is_failure(text) and not named(text))
+    ]
+
+
 def _number(chat: int, said: int, text: str) -> int | None:
     """The message that a text is the whole answer to."""
     own = (number for one, number in named(text) if one == chat and number < said)

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.soak import words
 from benchmarks.soak.measure import trend
-from benchmarks.soak.parts import Plan, joined, load, slow
+from benchmarks.soak.parts import Plan, joined, load, provider, slow
 from benchmarks.soak.table import table, verdicts
 from benchmarks.soak.tended import tended
 
@@ -57,6 +57,25 @@ class TestFaults:
     )  # fmt: skip
     def test_of_joined_messages_each_is_named_once(self, texts: list[str], faults: list[str]) -> None:
         assert words.faults_of_joined("here", 0, 3, texts) == faults
+
+
+FAILED = "openai did not take the key (trace 1a2b3c4d)"
+
+
+@pytest.mark.parametrize(
+    ("texts", "faults"),
+    [
+        ([words.answer(0, 0), FAILED], []),
+        ([words.answer(0, 0)], ["here chat 0: 2 messages have 1 answers"]),
+        ([words.answer(0, 0), FAILED, FAILED], ["here chat 0: 2 messages have 3 answers"]),
+        ([words.answer(0, 1), FAILED], [f"here chat 0: {words.answer(0, 1)[:80]!r} is no answer to message 0"]),
+        ([FAILED, words.answer(0, 1)[:20]], [f"here chat 0: {words.answer(0, 1)[:20]!r} is no answer to message 1"]),
+    ],
+)
+def test_of_a_failing_model_each_message_is_answered_or_told_that_it_is_not(
+    texts: list[str], faults: list[str]
+) -> None:
+    assert words.faults_of_failing("here", 0, 2, texts) == faults
 
 
 def test_growth_is_that_of_the_last_third_over_the_first_after_warm_up() -> None:
@@ -114,6 +133,14 @@ def test_the_limit_of_time_ends_everything(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "did not end within 0.5 seconds" in done.stderr
     assert not (tmp_path / "figures.json").exists()
+
+
+@pytest.mark.proof
+async def test_a_provider_that_refuses_cuts_and_hangs_leaves_no_message_unanswered(tmp_path: Path) -> None:
+    async with asyncio.timeout(WAIT * 2):
+        went = await provider(Plan(PLATFORMS, provider_chats=8, provider_messages=5), tmp_path)
+    assert went["faults"] == []
+    assert {"401", "429", "cut", "dropped", "hung"} <= set(went["asked"])
 
 
 @pytest.mark.proof
