@@ -34,12 +34,14 @@ class Sending:
 
     async def send(self, part: Part) -> Receipt:
         """Sends a part. Raises `DeliveryFailed`."""
+        asked = part.chat
         part = replace(part, chat=self._moved.get(part.chat, part.chat))
         content = await self._content(part.file) if part.file else b""
         as_photo = part.file is not None and part.file.media_type in PHOTOS and len(content) <= PHOTO_LIMIT
         for _ in range(_TRIES):
             try:
-                return _receipt(await self._post(part, content, as_photo=as_photo))
+                receipt = _receipt(await self._post(part, content, as_photo=as_photo))
+                return receipt if part.chat == asked else replace(receipt, chat=part.chat)
             except Unreachable as error:
                 raise delivery_failed(error) from None
             except Refusal as error:
