@@ -56,7 +56,7 @@ class Stage(KeptChannel):
     """A channel as the platforms have them: it shows typing and changes messages, and keeps what people saw.
 
     `seen` is what each message says now, by its id; `shown` everything in the order it was shown. What `fail` raises
-    for an act (`send`, `edit`, `typing`) meets it; what `lose` raises for a `send` meets its response: the message is
+    for an act (`send`, `edit`, `typing`) meets it; what `lose_response` raises for a `send` meets its response: the message is
     there, and nobody is told.
     """
 
@@ -67,7 +67,7 @@ class Stage(KeptChannel):
         self.seen: dict[str, str] = {}
         self.shown: list[tuple[float, str, str]] = []
         self.fail: Callable[[str], Exception | None] = lambda _: None
-        self.lose: Callable[[str], Exception | None] = lambda _: None
+        self.lose_response: Callable[[str], Exception | None] = lambda _: None
         self.hang: set[str] = set()
         self.ids = CountingIds("p")
 
@@ -90,7 +90,7 @@ class Stage(KeptChannel):
     async def _lost(self) -> None:
         if "response" in self.hang:
             await asyncio.Event().wait()
-        if (error := self.lose("send")) is not None:
+        if (error := self.lose_response("send")) is not None:
             raise error
 
     async def edit(self, message: str, part: Part) -> None:

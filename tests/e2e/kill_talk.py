@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
@@ -22,6 +23,21 @@ from tests.e2e.platforms import Platform, counted
 CHILD = "tests.e2e.kill_daemon:run"
 GAVE_UP = Texts().say("gave_up")
 AT_ONCE = 4
+BARE = "…"
+"""What a live answer begins with on Telegram: it holds nothing of the answer, and one may stay."""
+SLOW = {
+    "rules": [
+        {
+            "when": "tool",
+            "steps": [
+                {"text": "let me see what it is", "pace": 0.05, "calls": [{"name": "probe_touch"}]},
+                {"text": "answer to <{text}>, said in a few more words", "pace": 0.05},
+            ],
+        }
+    ],
+    "default": [{"text": "answer to <{text}>, said in a few more words", "pace": 0.05}],
+}
+"""A model that takes its time, so that its answers are shown while they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,33 @@ class Person:
 
     platform: Platform
     id: str
+
+
+@dataclass(slots=True)
+class Figures:
+    """What became of everything that was said on one platform.
+
+    Attributes:
+        answers: what the bot intended to say, each once.
+        lost: messages that were not taken, or not done, and answers that are not in their chat.
+        doubled: answers that stand in their chat more often than intended, and no receipt says so.
+        repeated: those of which a receipt says that they may repeat.
+        split: batches that were interrupted and then answered in more than one answer.
+        pieces: other messages of the bot, by what they say.
+        bare: those that say `…` and nothing else.
+    """
+
+    answers: int = 0
+    lost: int = 0
+    doubled: int = 0
+    repeated: int = 0
+    split: int = 0
+    bare: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+    def faults(self) -> tuple[int, int, list[str]]:
+        """What must not be: lost, doubled, pieces."""
+        return self.lost, self.doubled, self.pieces
 
 
 @dataclass
@@ -41,7 +84,7 @@ class Talk:
     said: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     people: list[Person] = field(default_factory=list)
 
-    def open(self, people: int, **keys: object) -> None:
+    def open(self, people: int, script: Mapping[str, Any] = SCRIPT, **keys: object) -> None:
         """Writes the configuration for so many people on each platform, each in a chat with the bot."""
         tables = {}
         for platform in self.platforms:
@@ -49,7 +92,7 @@ class Talk:
             self.people += [Person(platform, one) for one in ids]
             self.said |= {(platform.name, one): [] for one in ids}
             tables[platform.name] = {**platform.table(), "owners": ids, "debounce": 0, **keys}
-        configure(self.home, tables, SCRIPT)
+        configure(self.home, tables, script)
 
     def say(self, person: Person, text: str) -> None:
         """Somebody says something."""
@@ -92,6 +135,56 @@ class Talk:
         finally:
             code = await daemon.end()
         assert code == 0, daemon.errors
+
+    async def rest(self, seconds: float = 120.0) -> None:
+        """Runs a bot until it is done with all it accepted, and has delivered all it intended; then ends it."""
+        daemon = await self.start()
+        try:
+            for platform in self.platforms:
+                await platform.quiet()
+                inbox, outbox = inbox_tape(platform.name), outbox_tape(platform.name)
+                async with asyncio.timeout(seconds):
+                    while (  # noqa: ASYNC110 - elsewhere
+                        await self._untaken(platform)
+                        or _waits(await entries_of(self.home, inbox))
+                        or _undelivered(await entries_of(self.home, outbox))
+                    ):
+                        await asyncio.sleep(0.2)
+                await platform.quiet()
+        finally:
+            code = await daemon.end()
+        assert code == 0, daemon.errors
+
+    async def _untaken(self, platform: Platform) -> int:
+        """How many messages the bot has not accepted."""
+        inbox = await entries_of(self.home, inbox_tape(platform.name))
+        said = sum(len(texts) for (name, _), texts in self.said.items() if name == platform.name)
+        return said - sum(entry.name == "inbox/received" for entry in inbox)
+
+    async def figures(self, platform: Platform) -> Figures:
+        """What stands in the chats of a platform, compared with what the tapes say that there has to be."""
+        inbox = await entries_of(self.home, inbox_tape(platform.name))
+        outbox = await entries_of(self.home, outbox_tape(platform.name))
+        found = Figures(lost=await self._untaken(platform) + len(_done(inbox)), split=_split(inbox))
+        found.repeated = sum("resumed" in entry.payload["data"] for entry in outbox if entry.name == "outbox/receipt")
+        intended: dict[str, Counter[str]] = {}
+        for data in (entry.payload["data"] for entry in outbox if entry.name == "outbox/intent"):
+            for part in data["parts"]:
+                intended.setdefault(data["session"].split(":")[1], Counter())[part["text"].strip()] += 1
+        again = 0
+        for person in (one.id for one in self.people if one.platform is platform):
+            wanted, seen = intended.get(platform.chat(person), Counter()), counted(platform, person)
+            found.answers += wanted.total()
+            found.lost += (wanted - seen).total()
+            for text, times in (seen - wanted).items():
+                if text in wanted:
+                    again += times
+                elif text == BARE:
+                    found.bare += times
+                else:
+                    found.pieces += [text] * times
+        found.doubled = max(again - found.repeated, 0)
+        return found
 
     async def faults(self) -> list[str]:
         """What is lost, doubled or damaged; empty where the promises were kept."""
@@ -156,6 +249,24 @@ def _intents(inbox: Sequence[TapeEntry], outbox: Sequence[TapeEntry]) -> list[st
     return [] if received == intents == receipts else [f"{received} received, {intents} intents, {receipts} receipts"]
 
 
+def _undelivered(outbox: Sequence[TapeEntry]) -> bool:
+    """Whether an answer has neither a receipt nor an end."""
+    told = {entry.payload["data"]["intent"] for entry in outbox if entry.name in ("outbox/receipt", "outbox/ended")}
+    return any(entry.id not in told for entry in outbox if entry.name == "outbox/intent")
+
+
+def _split(inbox: Sequence[TapeEntry]) -> int:
+    """How many batches were interrupted, and then answered in more than one answer."""
+    done = {
+        inbound: entry.id
+        for entry in inbox
+        if entry.name == "inbox/done"
+        for inbound in entry.payload["data"]["inbounds"]
+    }
+    batches = {tuple(entry.payload["data"]["inbounds"]) for entry in inbox if entry.name == "inbox/interrupted"}
+    return sum(len({done.get(inbound, 0) for inbound in batch}) > 1 for batch in batches)
+
+
 async def killed_at(
     home: Path, platforms: Sequence[Platform], point: str, broken: str = ""
 ) -> tuple[int | None, list[str]]:
@@ -207,3 +318,29 @@ async def kills(home: Path, platforms: Sequence[Platform], *, seed: int, lives: 
         await daemon.kill()
     await talk.settle(120)
     return await talk.faults()
+
+
+async def kills_of_live_answers(
+    home: Path, platforms: Sequence[Platform], *, seed: int, lives: int, chats: int, debounce: float
+) -> dict[str, Figures]:
+    """The same with answers that are shown while they are written, requests that are answered after 200 ms, and now
+    and then one whose answer never comes. People write one to three messages in a row. The figures by platform."""
+    rng = random.Random(seed)
+    talk = Talk(home, platforms)
+    talk.open(chats, SLOW, edit_interval=0.2, debounce=debounce)
+    for life in range(lives):
+        for platform in platforms:
+            platform.slow(0.2, lost=rng.randrange(3))
+        daemon = await talk.start()
+        for number, person in enumerate(talk.people):
+            for place in range(rng.randint(1, 3)):
+                talk.say(person, f"{'use the tool ' if rng.random() < 0.3 else ''}{life}-{number}-{place}")
+        if rng.random() < 0.6:
+            await asyncio.gather(*(platform.heard() for platform in platforms))
+        await asyncio.sleep((0.2 + debounce + 1.5 * rng.random()) * rng.random() ** 0.3)
+        await daemon.kill()
+    for platform in platforms:
+        platform.slow(0.2)
+    await talk.rest()
+    assert await damage(home) == []
+    return {platform.name: await talk.figures(platform) for platform in platforms}

@@ -188,6 +188,7 @@ async def test_a_run_again_goes_on_with_the_message_that_was_begun() -> None:
         await bench.resume()
         await bench.quiet(1000)
     assert list(stage.seen.values()) == ["a b c d"]
+    assert NOTHING_MORE not in stage.acts("edit")
 
 
 @virtual
@@ -319,7 +320,7 @@ class TestUnknownOutcome:
     @virtual
     async def test_a_lost_response_leaves_no_piece_where_the_history_can_be_searched(self) -> None:
         stage = SearchedStage()
-        stage.lose = failing("send", LOST)
+        stage.lose_response = failing("send", LOST)
         async with live(writing(*PIECES), stage) as bench:
             await answered(bench)
             assert list(stage.seen.values()) == [WHOLE]
@@ -328,7 +329,7 @@ class TestUnknownOutcome:
     @virtual
     async def test_a_lost_response_just_before_the_end_leaves_no_piece_either(self) -> None:
         stage = SearchedStage()
-        stage.lose = failing("send", LOST)
+        stage.lose_response = failing("send", LOST)
         async with live(writing(*PIECES[:3]), stage) as bench:
             await answered(bench)
             assert list(stage.seen.values()) == [" ".join(PIECES[:3]).replace("  ", " ").strip()]
@@ -344,7 +345,7 @@ class TestUnknownOutcome:
     @virtual
     async def test_a_platform_that_is_away_until_after_the_end_gets_one_message(self) -> None:
         stage = SearchedStage()
-        stage.lose = failing("send", LOST)
+        stage.lose_response = failing("send", LOST)
         async with live(writing(*PIECES), stage) as bench:
             await bench.gate.receive(bench.inbound("hello"))
             await asyncio.sleep(1 + FIRST_AFTER + 0.1)
@@ -410,14 +411,14 @@ class TestUnknownOutcome:
             first = f"{' '.join(PIECES[:2]).replace('  ', ' ').strip()}{GOES_ON}"
             other = next(iter(stage.seen))
             stage.seen[other] = first  # delivered, and it says the same
-            stage.lose = failing("send", LOST)
+            stage.lose_response = failing("send", LOST)
             await answered(bench)
             assert (stage.seen.pop(other), list(stage.seen.values())) == (first, [WHOLE])
 
     @virtual
     async def test_where_nothing_can_be_searched_nothing_but_a_bare_start_stays(self) -> None:
         stage = Stage()
-        stage.lose = failing("send", LOST)
+        stage.lose_response = failing("send", LOST)
         async with live(writing(*PIECES), stage) as bench:
             await answered(bench)
             assert list(stage.seen.values()) == [BARE_START, WHOLE]
@@ -448,7 +449,7 @@ class TestSilence:
     @virtual
     async def test_a_piece_of_unknown_outcome_is_closed(self) -> None:
         stage = SearchedStage()
-        stage.lose = failing("send", LOST)
+        stage.lose_response = failing("send", LOST)
         async with live(Played(*self.LOOKS), stage) as bench:
             await answered(bench)
             assert list(stage.seen.values()) == ["let me look"]
