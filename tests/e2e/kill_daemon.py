@@ -37,6 +37,8 @@ from bubbot.turn import Turn
 from bubbot.wiring import Wrap
 from bubbot.wiring_daemon import open_daemon
 from channels.discord_missed import Missed
+from tests.e2e import forked
+from tests.e2e.hurried import hurry
 from tests.e2e.kill_child import Killer, KillingModel, KillingStore
 
 FIRST_AFTER = 0.1
@@ -168,6 +170,8 @@ async def main(home: Path, point: str, broken: str) -> None:
 def run(arguments: Sequence[str]) -> int:
     """The process."""
     os.umask(0o077)
+    if forked.ANEW not in os.environ:
+        hurry()
     home, *broken = arguments
     asyncio.run(main(Path(home), *[*broken, "", ""][:2]))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +57,7 @@ class Figures:
         answers: what the bot intended to say, each once.
         lost: messages that were not taken, or not done, and answers that are not in their chat.
         doubled: answers that stand in their chat more often than intended, and no receipt says so.
-        repeated: those of which a receipt says that they may repeat.
+        repeated: the same for answers of which a receipt says that they may repeat.
         split: batches that were interrupted and then answered in more than one answer.
         pieces: other messages of the bot, by what they say.
         bare: those that say `…` and nothing else.
@@ -166,24 +167,28 @@ class Talk:
         inbox = await entries_of(self.home, inbox_tape(platform.name))
         outbox = await entries_of(self.home, outbox_tape(platform.name))
         found = Figures(lost=await self._untaken(platform) + len(_done(inbox)), split=_split(inbox))
-        found.repeated = sum("resumed" in entry.payload["data"] for entry in outbox if entry.name == "outbox/receipt")
+        receipts = [entry.payload["data"] for entry in outbox if entry.name == "outbox/receipt"]
+        resumed = {(one["intent"], one["part"]) for one in receipts if "resumed" in one}
         intended: dict[str, Counter[str]] = {}
-        for data in (entry.payload["data"] for entry in outbox if entry.name == "outbox/intent"):
-            for part in data["parts"]:
-                intended.setdefault(data["session"].split(":")[1], Counter())[part["text"].strip()] += 1
-        again = 0
+        repeats: set[tuple[str, str]] = set()
+        for entry in (one for one in outbox if one.name == "outbox/intent"):
+            for place, part in enumerate(entry.payload["data"]["parts"]):
+                chat, text = entry.payload["data"]["session"].split(":")[1], part["text"].strip()
+                intended.setdefault(chat, Counter())[text] += 1
+                repeats |= {(chat, text)} if (entry.id, place) in resumed else set()
         for person in (one.id for one in self.people if one.platform is platform):
             wanted, seen = intended.get(platform.chat(person), Counter()), counted(platform, person)
             found.answers += wanted.total()
             found.lost += (wanted - seen).total()
             for text, times in (seen - wanted).items():
-                if text in wanted:
-                    again += times
+                if (platform.chat(person), text) in repeats:
+                    found.repeated += times
+                elif text in wanted:
+                    found.doubled += times
                 elif text == BARE:
                     found.bare += times
                 else:
                     found.pieces += [text] * times
-        found.doubled = max(again - found.repeated, 0)
         return found
 
     async def faults(self) -> list[str]:
@@ -286,6 +291,29 @@ async def killed_at(
         code = None
     await (talk.live(broken) if broken else talk.settle())
     return code, await talk.faults()
+
+
+async def killed_while_showing(
+    home: Path, platforms: Sequence[Platform], point: str, *, debounce: float = 0.0
+) -> tuple[int | None, dict[str, Figures]]:
+    """One question on each platform, a kill at the point while the answer is shown, and a second life that answers at
+    once: the exit code of the first life (None: the point was never reached), and the figures by platform."""
+    talk = Talk(home, platforms)
+    talk.open(1, SLOW, edit_interval=0.1, debounce=debounce)
+    daemon = await talk.start(point)
+    for person in talk.people:
+        for text in ("first", "use the tool") if debounce else ("use the tool",):
+            talk.say(person, text)
+    try:
+        async with asyncio.timeout(30):
+            code: int | None = await daemon.process.ended()
+    except TimeoutError:
+        await daemon.kill()
+        code = None
+    (home / "script.json").write_text(json.dumps(SCRIPT))
+    await talk.rest()
+    assert await damage(home) == []
+    return code, {platform.name: await talk.figures(platform) for platform in platforms}
 
 
 async def killed_at_all(
