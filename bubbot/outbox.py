@@ -96,8 +96,7 @@ class Outbox:
 
     async def end_live(self, inbound: int) -> None:
         """Record that the message will not become an answer: its turn said nothing."""
-        fact = event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
-        await self._tape.append([fact], keep_first=True)
+        await self._tape.append([live_end(inbound)], keep_first=True)
 
     async def live_message(self, inbound: int) -> LiveMessage | None:
         """Return the message that shows the answer to an inbound; None if none was begun."""
@@ -141,6 +140,11 @@ class Outbox:
 def ended(intent_id: int, reason: str) -> TapeEntry:
     """The fact that an intent is given up, and why."""
     return event(ENDED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
+
+
+def live_end(inbound: int) -> TapeEntry:
+    """Make the fact that the message that showed the answer to an inbound is left as it is from now on."""
+    return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
 
 
 def intent(session: str, turn: str, parts: tuple[Part, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:

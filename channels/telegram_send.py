@@ -35,7 +35,8 @@ class Sending:
     async def send(self, part: Part) -> Receipt:
         """Sends a part. Raises `DeliveryFailed`."""
         asked = part.chat
-        part = replace(part, chat=self._moved.get(part.chat, part.chat))
+        if asked in self._moved:
+            part = replace(part, chat=self._moved[asked], reply_to="")  # messages have other numbers there
         content = await self._content(part.file) if part.file else b""
         as_photo = part.file is not None and part.file.media_type in PHOTOS and len(content) <= PHOTO_LIMIT
         for _ in range(_TRIES):

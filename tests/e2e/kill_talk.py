@@ -137,7 +137,7 @@ class Talk:
             code = await daemon.end()
         assert code == 0, daemon.errors
 
-    async def rest(self, seconds: float = 120.0) -> None:
+    async def rest(self, seconds: float = 240.0) -> None:
         """Runs a bot until it is done with all it accepted, and has delivered all it intended; then ends it."""
         daemon = await self.start()
         try:
@@ -150,7 +150,7 @@ class Talk:
                         or _waits(await entries_of(self.home, inbox))
                         or _undelivered(await entries_of(self.home, outbox))
                     ):
-                        await asyncio.sleep(0.2)
+                        await asyncio.sleep(0.5)
                 await platform.quiet()
         finally:
             code = await daemon.end()
@@ -352,7 +352,7 @@ async def kills_of_live_answers(
     home: Path, platforms: Sequence[Platform], *, seed: int, lives: int, chats: int, debounce: float
 ) -> dict[str, Figures]:
     """The same with answers that are shown while they are written, requests that are answered after 200 ms, and now
-    and then one whose answer never comes. People write one to three messages in a row. The figures by platform."""
+    and then one whose answer never comes. With debounce, people write up to three messages in a row. The figures by platform."""
     rng = random.Random(seed)
     talk = Talk(home, platforms)
     talk.open(chats, SLOW, edit_interval=0.2, debounce=debounce)
@@ -361,7 +361,7 @@ async def kills_of_live_answers(
             platform.slow(0.2, lost=rng.randrange(3))
         daemon = await talk.start()
         for number, person in enumerate(talk.people):
-            for place in range(rng.randint(1, 3)):
+            for place in range(rng.randint(1, 3 if debounce else 1)):
                 talk.say(person, f"{'use the tool ' if rng.random() < 0.3 else ''}{life}-{number}-{place}")
         if rng.random() < 0.6:
             await asyncio.gather(*(platform.heard() for platform in platforms))
