@@ -137,9 +137,9 @@ class Talk:
             code = await daemon.end()
         assert code == 0, daemon.errors
 
-    async def rest(self, seconds: float = 240.0) -> None:
+    async def rest(self, broken: str = "", seconds: float = 240.0) -> None:
         """Runs a bot until it is done with all it accepted, and has delivered all it intended; then ends it."""
-        daemon = await self.start()
+        daemon = await self.start("", broken)
         try:
             for platform in self.platforms:
                 await platform.quiet()
@@ -294,13 +294,13 @@ async def killed_at(
 
 
 async def killed_while_showing(
-    home: Path, platforms: Sequence[Platform], point: str, *, debounce: float = 0.0
+    home: Path, platforms: Sequence[Platform], point: str, *, debounce: float = 0.0, broken: str = ""
 ) -> tuple[int | None, dict[str, Figures]]:
     """One question on each platform, a kill at the point while the answer is shown, and a second life that answers at
     once: the exit code of the first life (None: the point was never reached), and the figures by platform."""
     talk = Talk(home, platforms)
     talk.open(1, SLOW, edit_interval=0.1, debounce=debounce)
-    daemon = await talk.start(point)
+    daemon = await talk.start(point, broken)
     for person in talk.people:
         for text in ("first", "use the tool") if debounce else ("use the tool",):
             talk.say(person, text)
@@ -311,7 +311,7 @@ async def killed_while_showing(
         await daemon.kill()
         code = None
     (home / "script.json").write_text(json.dumps(SCRIPT))
-    await talk.rest()
+    await talk.rest(broken)
     assert await damage(home) == []
     return code, {platform.name: await talk.figures(platform) for platform in platforms}
 
