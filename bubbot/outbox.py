@@ -6,6 +6,7 @@ One tape per channel instance, `bubbot/outbox/<channel>`. `docs/reference/tape-f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bubbot.channel import Part, Receipt
 from bubbot.tape.entry import TapeEntry, event
@@ -16,13 +17,21 @@ from bubbot.views.outbox import (
     INTENT,
     MARK,
     PREVIEW,
+    PREVIEW_BEGIN,
+    PREVIEW_END,
     RECEIPT,
     Intent,
+    LiveMessage,
     LiveView,
+    OtherLiveView,
     OutboxView,
     SentView,
+    UnansweredLiveView,
     intent_data,
     intent_from,
+    part_data,
+    preview_begin_key,
+    preview_end_key,
     preview_key,
 )
 
@@ -71,14 +80,35 @@ class Outbox:
         """Whether one of the newest receipts is for the message with this id of the platform."""
         return await self._tape.read(SentView(message))
 
-    async def live(self, inbound: int, session: str, message: str) -> None:
-        """The fact that the answer to an inbound is shown while it is written, in the message with this id."""
-        data = {"inbound": inbound, "session": session, "message": message}
+    async def begin_live(self, inbound: int, session: str, part: Part) -> LiveMessage:
+        """Record that `part` is about to be sent, to show the answer to an inbound while it is written.
+
+        What was recorded first stays: a message is begun once for an inbound, also by a later process.
+        """
+        data = {"inbound": inbound, "session": session, "part": part_data(replace(part, key=""))}
+        await self._tape.append([event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))], keep_first=True)
+        return await self.live_message(inbound) or LiveMessage(inbound, session, part=part)
+
+    async def live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
+        """Record the platform's id of that message, and the chat in which it stands."""
+        data = {"inbound": inbound, "session": session, "message": message, **({"chat": chat} if chat else {})}
         await self._tape.append([event(PREVIEW, data, key=preview_key(inbound))], keep_first=True)
 
-    async def live_message(self, inbound: int) -> str:
-        """The id of that message; empty where there is none."""
-        return await self._tape.read(LiveView(inbound)) if inbound else ""
+    async def end_live(self, inbound: int) -> None:
+        """Record that the message will not become an answer: its turn said nothing."""
+        await self._tape.append([live_end(inbound)], keep_first=True)
+
+    async def live_message(self, inbound: int) -> LiveMessage | None:
+        """Return the message that shows the answer to an inbound; None if none was begun."""
+        return await self._tape.read(LiveView(inbound)) if inbound else None
+
+    async def unanswered_live(self) -> tuple[LiveMessage, ...]:
+        """Return the newest such messages to which no answer was intended yet, oldest first."""
+        return await self._tape.read(UnansweredLiveView())
+
+    async def belongs_elsewhere(self, message: str, inbound: int) -> bool:
+        """Return true if the message with this id is a delivered part, or shows the answer to another inbound."""
+        return await self.knows(message) or await self._tape.read(OtherLiveView(message, inbound))
 
     async def open(self) -> tuple[Intent, ...]:
         """The intents with parts that have no receipt, oldest first."""
@@ -110,6 +140,11 @@ class Outbox:
 def ended(intent_id: int, reason: str) -> TapeEntry:
     """The fact that an intent is given up, and why."""
     return event(ENDED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
+
+
+def live_end(inbound: int) -> TapeEntry:
+    """Make the fact that the message that showed the answer to an inbound is left as it is from now on."""
+    return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
 
 
 def intent(session: str, turn: str, parts: tuple[Part, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:

@@ -34,12 +34,15 @@ class Sending:
 
     async def send(self, part: Part) -> Receipt:
         """Sends a part. Raises `DeliveryFailed`."""
-        part = replace(part, chat=self._moved.get(part.chat, part.chat))
+        asked = part.chat
+        if asked in self._moved:
+            part = replace(part, chat=self._moved[asked], reply_to="")  # messages have other numbers there
         content = await self._content(part.file) if part.file else b""
         as_photo = part.file is not None and part.file.media_type in PHOTOS and len(content) <= PHOTO_LIMIT
         for _ in range(_TRIES):
             try:
-                return _receipt(await self._post(part, content, as_photo=as_photo))
+                receipt = _receipt(await self._post(part, content, as_photo=as_photo))
+                return receipt if part.chat == asked else replace(receipt, chat=part.chat)
             except Unreachable as error:
                 raise delivery_failed(error) from None
             except Refusal as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,8 @@ class Stage(KeptChannel):
     """A channel as the platforms have them: it shows typing and changes messages, and keeps what people saw.
 
     `seen` is what each message says now, by its id; `shown` everything in the order it was shown. What `fail` raises
-    for an act (`send`, `edit`, `typing`) meets it.
+    for an act (`send`, `edit`, `typing`) meets it; what `lose_response` raises for a `send` meets its response: the message is
+    there, and nobody is told.
     """
 
     edit_interval = 2.0
@@ -66,6 +67,7 @@ class Stage(KeptChannel):
         self.seen: dict[str, str] = {}
         self.shown: list[tuple[float, str, str]] = []
         self.fail: Callable[[str], Exception | None] = lambda _: None
+        self.lose_response: Callable[[str], Exception | None] = lambda _: None
         self.hang: set[str] = set()
         self.ids = CountingIds("p")
 
@@ -82,7 +84,14 @@ class Stage(KeptChannel):
         receipt = await super().send(part)
         given = Receipt(self.ids()) if receipt.external_id else receipt
         self.seen[given.external_id] = part.text
+        await self._lost()
         return given
+
+    async def _lost(self) -> None:
+        if "response" in self.hang:
+            await asyncio.Event().wait()
+        if (error := self.lose_response("send")) is not None:
+            raise error
 
     async def edit(self, message: str, part: Part) -> None:
         """See `Editing`."""
@@ -102,6 +111,31 @@ class Stage(KeptChannel):
     def times(self, act: str) -> list[float]:
         """When they were."""
         return [at for at, done, _ in self.shown if done == act]
+
+
+class SearchedStage(Stage):
+    """One whose history can be searched, and which takes a part once by its key, as long as it remembers `keys`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, str] = {}
+
+    async def send(self, part: Part) -> Receipt:
+        """See `Channel.send`."""
+        if part.key in self.keys:
+            await self._act("repeat", part.text)
+            return Receipt(self.keys[part.key])
+        before = set(self.seen)
+        try:
+            return await super().send(part)
+        finally:
+            for message in self.seen.keys() - before:
+                self.keys[part.key] = message
+
+    async def find(self, part: Part, since: str) -> Sequence[str]:
+        """See `Finds`."""
+        await self._act("find", part.text)
+        return [message for message, text in self.seen.items() if text == part.text]
 
 
 def failing(act: str, *errors: Exception | None) -> Callable[[str], Exception | None]:

@@ -85,7 +85,8 @@ class Finds(Protocol):
 
     async def find(self, part: Part, since: str) -> Sequence[str]:
         """The ids of the bot's own messages that may be this part, oldest first, sent from `since` (ISO 8601) on or
-        shortly before it. Asked before a part is sent that may have been sent already.
+        shortly before it. Asked before a part is sent that may have been sent already, and for the first text of a live
+        answer of which no id is known. A channel without this power begins its live answers as a bare `…`.
 
         Raises `DeliveryFailed`, `permanent` where looking is useless; the part is then sent all the same.
         """

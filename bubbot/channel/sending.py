@@ -38,7 +38,7 @@ class Part:
     `text` is what people read; `markup` is the adapter's own plain JSON about how it looks (entities, say). `key` is
     not stored: it is set for the sending, the same at each try of the same part, also by a later process, and at most
     25 characters long. A platform that takes such a key sends the part once. Empty for what nothing is owed for and is
-    never tried again: notices, and answers that are shown while they are written.
+    never tried again: notices.
     """
 
     chat: str
@@ -52,6 +52,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The platform's id of a delivered part, within its chat; empty where it has none."""
+    """The platform's id of a delivered part, within its chat; empty where it has none.
+
+    `chat`: the chat in which the part stands now, if the platform has put it into another one than was asked (a group
+    that became a supergroup); empty if it is the one that was asked.
+    """
 
     external_id: str = ""
+    chat: str = ""

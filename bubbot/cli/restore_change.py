@@ -14,7 +14,7 @@ from bubbot.cli.tape_names import service
 from bubbot.cli.writing import Desk, Told
 from bubbot.errors import ConfigError
 from bubbot.inbox import Inbox, began_anew, done, inbox_tape
-from bubbot.outbox import Outbox, ended, outbox_tape
+from bubbot.outbox import Outbox, ended, live_end, outbox_tape
 from bubbot.quarantine import HOME_TAPE, Quarantine, released
 from bubbot.runtime.recovery import recover
 from bubbot.schedule.book import ScheduleBook
@@ -78,8 +78,10 @@ async def _end_channels(desk: Desk, restored: Restored, endings: _Endings, at: d
         left = await inbox.open()
         facts = [done([one.id for one in left], outcome=OUTCOME)] if left else []
         endings.add(inbox.name, [*facts, began_anew(timestamp(at), restored.id)], at)
-        owed = await Outbox(service(desk.store, outbox_tape(name))).open()
-        endings.add(outbox_tape(name), [ended(one.id, UNSENT) for one in owed], at)
+        outbox = Outbox(service(desk.store, outbox_tape(name)))
+        owed, live = await outbox.open(), await outbox.unanswered_live()
+        facts = [*(ended(one.id, UNSENT) for one in owed), *(live_end(one.inbound) for one in live)]
+        endings.add(outbox.name, facts, at)
         endings.inbounds += len(left)
         endings.intents += len(owed)
 

@@ -108,6 +108,8 @@ class Line:
                 found.append(self.gate.resume(one))
             else:
                 self.gate.resume_change(one)
+        if session is None and isinstance(self.previews, LiveAnswers):
+            self.previews.close_left({one.id for one in recovered.open if one.inbound.channel == self.channel.name})
         return found
 
     def cancel(self) -> None:
@@ -133,7 +135,8 @@ async def make_line(
     previews: Previews | None = channel if isinstance(channel, Previews) else None
     live: LiveAnswers | None = None
     if previews is None and isinstance(channel, (Typing, Editing)):
-        previews = live = LiveAnswers(channel, outbox, spawn=spawn, where=moves.now, live=rules.live)
+        left = await outbox.unanswered_live() if isinstance(channel, Editing) else ()
+        previews = live = LiveAnswers(channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=left)
     deliverer = Deliverer(
         channel,
         outbox,

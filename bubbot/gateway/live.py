@@ -1,21 +1,27 @@
 """Live answers: what a running turn shows in a chat, by typing and by changing one message as the text grows.
 
-Nothing here is owed. The message's id is a fact as soon as it is known, so that delivery, also that of a later
-process, puts the final text in its place.
+That the message is about to be sent is a fact before it is sent, and its id is one as soon as it is known. So delivery,
+also that of a later process, puts the final text in its place, and no piece of an answer stays beside the whole one.
+
+- A channel that can search its history (`Finds`) begins with the text so far. If nobody heard what became of that, the
+  message is found again, or sent again under the same key: `settle_live`.
+- Any other channel begins with a bare `…`, and grows only when the id is durable. If nobody heard what became of that,
+  the message is not tried again, and the `…` may stay: it holds nothing of the answer.
+- A turn that says nothing in the end leaves the message with what was said until then; that is tried until it holds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 
 from bubbot.channel import (
     Channel,
     Dismisses,
     Editing,
+    Finds,
     Outbound,
     Part,
     Preview,
@@ -28,8 +34,9 @@ from bubbot.channel import (
     Typing,
 )
 from bubbot.errors import DeliveryFailed, StoreError
-from bubbot.gateway.outbound import Spawn, answered, parts_of, receipt_of
+from bubbot.gateway.outbound import Spawn, answered, live_key, parts_of, receipt_of, settle_live
 from bubbot.outbox import Outbox
+from bubbot.views.outbox import LiveMessage
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +47,14 @@ TYPING_AFTER = 0.3
 FIRST_AFTER = 1.0
 """Seconds of text before a message is begun: what is finished by then is simply sent."""
 GOES_ON = " …"
+BARE_START = "…"
+"""What a message begins with on a platform that cannot be asked what became of it."""
 NOTHING_MORE = "—"
 """What a message that was begun says in the end, where the turn said nothing."""
 CALLED = 10.0
 """Seconds that one call of the adapter may take; a delivery waits for it no longer."""
+CLOSE_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+"""Waits before a message without an answer is tried to be closed again; after the last one the next start does it."""
 
 
 @dataclass
@@ -58,8 +69,10 @@ class _Shown:
     text: str = ""
     tool: str = ""
     seen: str = ""
-    message: str = ""
+    live: LiveMessage | None = None
     part: Part | None = None
+    unsent: bool = False
+    """Whether the platform refused the first message, so that it may be sent once more without being doubled."""
     dead: bool = False
     due: float | None = None
     ended: bool = False
@@ -73,7 +86,14 @@ class _Shown:
 
 
 class LiveAnswers:
-    """See `Previews`. `spawn` runs a turn's task; `where` says which chat a chat is now; `live`: texts as they grow."""
+    """See `Previews`.
+
+    Args:
+        spawn: runs a turn's task.
+        where: says which chat a chat is now.
+        live: whether texts are shown as they grow.
+        left: messages that an earlier process began and to which it intended no answer.
+    """
 
     def __init__(
         self,
@@ -83,7 +103,10 @@ class LiveAnswers:
         spawn: Spawn,
         where: Callable[[str], str] = lambda chat: chat,
         live: bool = True,
+        left: Sequence[LiveMessage] = (),
     ) -> None:
+        self._left = tuple(left)
+        self._closing: set[asyncio.Task[None]] = set()
         self._channel = channel
         self._outbox = outbox
         self._spawn = spawn
@@ -136,6 +159,15 @@ class LiveAnswers:
         for turns in list(self._running.values()):
             for _, task in turns:
                 task.cancel()
+        for task in list(self._closing):
+            task.cancel()
+
+    def close_left(self, unanswered: Collection[int]) -> None:
+        """Close what an earlier process left of turns that said nothing; `unanswered` inbounds get another turn."""
+        for live in self._left:
+            if live.inbound not in unanswered:
+                self._close_later(live, NOTHING_MORE)
+        self._left = ()
 
     def _forget(self, session: str) -> None:
         left = [(shown, task) for shown, task in self._running.get(session, ()) if not task.done()]
@@ -192,34 +224,79 @@ class LiveAnswers:
                 continue
 
     async def _say(self, shown: _Shown) -> None:
-        """Begins the message, or changes it; one that an interrupted attempt has begun is gone on with."""
+        """Begin the message, or change it; continue with one that an interrupted attempt has begun."""
         assert self._editing is not None
-        loop, text = asyncio.get_running_loop(), shown.now()
-        part = self._part(shown, text + GOES_ON)
+        loop = asyncio.get_running_loop()
         try:
-            shown.message = shown.message or await self._outbox.live_message(shown.inbound)
-            if not shown.message and self.behind(shown.chat):
+            shown.live = shown.live or await self._outbox.live_message(shown.inbound)
+            if shown.live is None and self.behind(shown.chat):
                 shown.due = loop.time() + self._editing.edit_interval
                 return
-            if part is None:
-                shown.dead = True
-            elif shown.message:
-                if part != shown.part:
-                    await answered(self._editing.edit(shown.message, part), CALLED)
+            wait = self._editing.edit_interval
+            if shown.live is None:
+                await self._begin(shown)
+                wait = wait if shown.seen else 0.0  # a bare start has waited for its text long enough
+            elif shown.live.message:
+                await self._change(shown)
+            elif shown.unsent:
+                await self._send_first(shown)
             else:
-                shown.message = receipt_of(await answered(self._channel.send(part), CALLED)).external_id
-                if shown.message:
-                    await self._outbox.live(shown.inbound, shown.session, shown.message)
-                else:
-                    shown.dead = True  # it cannot be changed: one is enough
-            shown.seen, shown.part = text, part
-            shown.due = loop.time() + self._editing.edit_interval
+                shown.live = await settle_live(self._channel, self._outbox, shown.live, CALLED)
+                shown.dead = not shown.live.message
+                wait = 0.0
+            shown.due = loop.time() + wait
         except DeliveryFailed as error:
-            shown.dead = shown.dead or error.permanent or (not shown.message and error.retry_after is None)
+            begun = shown.live is not None and bool(shown.live.message)
+            again = begun or isinstance(self._channel, Finds) or shown.unsent
+            shown.dead = shown.dead or error.permanent or not again
             shown.due = loop.time() + max(error.retry_after or 0.0, 2 * self._editing.edit_interval)
             log.debug("a live answer was not shown: %s", error, extra={"action": "live.failed"})
         except StoreError:
             shown.dead = True  # the turn's own merge will say what is wrong
+
+    async def _begin(self, shown: _Shown) -> None:
+        """Record that the message is about to be sent, and send it."""
+        text, finds = shown.now(), isinstance(self._channel, Finds)
+        part = self._part(shown, text + GOES_ON if finds else BARE_START)
+        if part is None or not shown.inbound:
+            shown.dead = True
+            return
+        shown.live = await self._outbox.begin_live(shown.inbound, shown.session, part)
+        await self._send_first(shown)
+        if finds:
+            shown.seen, shown.part = text, part
+
+    async def _send_first(self, shown: _Shown) -> None:
+        """Send the message that was recorded, and record its id."""
+        live = shown.live
+        assert live is not None
+        assert live.part is not None
+        shown.unsent = False
+        try:
+            receipt = receipt_of(await answered(self._channel.send(replace(live.part, key=live_key(live))), CALLED))
+        except DeliveryFailed as error:
+            shown.unsent = error.retry_after is not None and not error.maybe
+            raise
+        if not receipt.external_id:
+            shown.dead = True  # it cannot be changed: one is enough
+            return
+        chat = receipt.chat or live.part.chat
+        await self._outbox.live(shown.inbound, shown.session, receipt.external_id, chat)
+        shown.live = replace(live, message=receipt.external_id, chat=chat)
+
+    async def _change(self, shown: _Shown) -> None:
+        """Put the text so far into the message. One that stays in a chat that moved is for the delivery to replace."""
+        assert self._editing is not None
+        assert shown.live is not None
+        text = shown.now()
+        part = self._part(shown, text + GOES_ON)
+        chat = shown.live.chat or self._where(shown.chat)
+        if part is None or self._where(chat) != chat:
+            shown.dead = True
+            return
+        if part != shown.part:
+            await answered(self._editing.edit(shown.live.message, replace(part, chat=chat)), CALLED)
+        shown.seen, shown.part = text, part
 
     async def _dismiss(self, shown: _Shown) -> None:
         """Takes away what says that an answer is on its way, where the platform has such a thing."""
@@ -233,23 +310,53 @@ class LiveAnswers:
 
     async def _close(self, shown: _Shown) -> None:
         """A turn that says nothing leaves no half sentence behind: the message keeps what was said until then."""
-        if self._editing is None:
-            return
         try:
-            message = shown.message or await self._outbox.live_message(shown.inbound)
-            part = self._part(shown, shown.text.strip() or NOTHING_MORE)
-            if message and part is not None:
-                await answered(self._editing.edit(message, part), CALLED)
+            live = shown.live or await self._outbox.live_message(shown.inbound)
+        except StoreError as error:
+            log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
+            return
+        if live is not None and not await self._closed(live, text := shown.text.strip() or NOTHING_MORE):
+            self._close_later(live, text)
+
+    def _close_later(self, live: LiveMessage, text: str) -> None:
+        """Close the message in the background, however long the platform is away."""
+
+        async def close() -> None:
+            for wait in CLOSE_RETRY_SECONDS:
+                if await self._closed(live, text):
+                    return
+                await asyncio.sleep(wait)
+
+        if not self._over:
+            task = self._spawn(close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _closed(self, live: LiveMessage, text: str) -> bool:
+        """Let the message say `text` for good and record that; False if that has to be tried again."""
+        if not isinstance(self._channel, Editing):
+            return True
+        name, _, where = live.session.partition(":")
+        chat, _, thread = where.partition(":")
+        try:
+            live = await settle_live(self._channel, self._outbox, live, CALLED, send=False)
+            chat = live.chat or self._where(chat)
+            part = parts_of(self._channel, Outbound(name, chat, text, thread))[0]
+            if live.message and part.file is None:
+                await answered(self._channel.edit(live.message, part), CALLED)
         except (DeliveryFailed, StoreError) as error:
             log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
+            if not (isinstance(error, DeliveryFailed) and error.permanent):
+                return False
+        try:
+            await self._outbox.end_live(live.inbound)
+        except StoreError as error:
+            log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
+            return False
+        return True
 
     def _part(self, shown: _Shown, text: str) -> Part | None:
         """The first part of a text, where it can be shown."""
         name, chat = shown.session.partition(":")[0], self._where(shown.chat)
         parts = parts_of(self._channel, Outbound(name, chat, text, shown.thread, shown.reply_to))
-        return None if parts[0].file is not None else replace(parts[0], key=live_key(shown.session, shown.reply_to))
-
-
-def live_key(session: str, message: str) -> str:
-    """The `key` of the message that shows the answer to a message; empty where the platform gave that no id."""
-    return f"l{sha256(f'{session}:{message}'.encode()).hexdigest()[:20]}" if message else ""
+        return None if parts[0].file is not None else parts[0]

@@ -16,13 +16,16 @@ from bubbot.log import bind
 from bubbot.outbox import Outbox
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
-from bubbot.views.outbox import Intent
+from bubbot.views.outbox import Intent, LiveMessage
 
 log = logging.getLogger(__name__)
 
 
 SENDING = 120.0
 """Seconds that one call of an adapter may take; a file can be large and a line slow."""
+
+CONTINUED_BELOW = "↓"
+"""What a half answer says in a group that became a supergroup, where the platform lets it be changed."""
 
 Given = TypeVar("Given")
 
@@ -84,6 +87,47 @@ async def answered(call: Awaitable[Given], within: float) -> Given:
     except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
         log.exception("a channel failed in an unforeseen way", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error
+
+
+async def settle_live(
+    channel: Channel, outbox: Outbox, live: LiveMessage, within: float, *, send: bool = True
+) -> LiveMessage:
+    """Find out the platform's id of a live message that was sent first, or may have been, and record it.
+
+    The channel's history is searched for what was sent first. If it is not there, that is sent again under its key,
+    so that a request which is still on its way makes no second message.
+
+    Args:
+        live: returned as it is if its id is known, or cannot be found out on this platform.
+        within: seconds that one call of the channel may take.
+        send: False if a message that is not there yet is not wanted any more.
+
+    Raises:
+        DeliveryFailed: the platform cannot be asked at present.
+    """
+    if live.message or live.part is None or not isinstance(channel, Finds):
+        return live
+    part, receipt = replace(live.part, key=live_key(live)), Receipt()
+    try:
+        for message in await answered(channel.find(part, live.date), within):
+            if not await outbox.belongs_elsewhere(message, live.inbound):
+                receipt = Receipt(message)
+                break
+    except DeliveryFailed as error:
+        if not error.permanent:
+            raise
+        log.debug("a live answer was not looked for: %s", error, extra={"action": "deliver.not_found"})
+    try:
+        if not receipt.external_id and send:
+            receipt = receipt_of(await answered(channel.send(part), within))
+    except DeliveryFailed as error:
+        if not error.permanent:
+            raise
+    if not receipt.external_id:
+        return live
+    chat = receipt.chat or part.chat
+    await outbox.live(live.inbound, live.session, receipt.external_id, chat)
+    return replace(live, message=receipt.external_id, chat=chat)
 
 
 async def nobody_minds(_chat: str, _reason: str) -> None:
@@ -217,7 +261,7 @@ class Deliverer:
 
     async def _part(self, intent: Intent, place: int, *, resumed: bool) -> bool:
         """Sends one part and records that it arrived; False where it did not."""
-        live = await self._outbox.live_message(intent.inbound) if place == _shown_at(intent) else ""
+        live = await self._outbox.live_message(intent.inbound) if place == _shown_at(intent) else None
         try:
             receipt, how = await self._tried(intent, place, live, again=resumed)
         except DeliveryFailed as error:
@@ -232,13 +276,15 @@ class Deliverer:
         self.became("sent")
         return True
 
-    async def _tried(self, intent: Intent, place: int, live: str, *, again: bool) -> tuple[Receipt, How]:
+    async def _tried(self, intent: Intent, place: int, live: LiveMessage | None, *, again: bool) -> tuple[Receipt, How]:
         """Sends a part until it arrives, or it is no use. `again`: it may have been sent before."""
         part, tries = self._placed(replace(intent.parts[place], key=part_key(intent, place))), 0
         while True:
             try:
-                if live and (changed := await self._changed(part, live)):
-                    return changed, ""  # the same change twice is one
+                if live is not None:
+                    live = await settle_live(self._channel, self._outbox, live, self._patience.sending)
+                    if live.message and (changed := await self._changed(part, live)):
+                        return changed, ""  # the same change twice is one
                 if again:
                     return await self._found_or_sent(part, intent)
                 return await self._send(part), ""
@@ -251,18 +297,35 @@ class Deliverer:
             self.became("retried")
             await self._patience.sleep(wait)
 
-    async def _changed(self, part: Part, live: str) -> Receipt | None:
-        """Puts the part in the place of the message that showed the answer while it was written, where that can be."""
+    async def _changed(self, part: Part, live: LiveMessage) -> Receipt | None:
+        """Put the part in the place of the message that showed the answer while it was written, where that can be."""
         if not isinstance(self._channel, Editing):
+            return None
+        chat = live.chat or part.chat
+        if self._where(chat) != chat:
+            await self._leave_behind(live)
             return None
         named = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
         try:
-            await answered(self._channel.edit(live, named), self._patience.sending)
+            await answered(self._channel.edit(live.message, replace(named, chat=chat)), self._patience.sending)
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
             return None
-        return None if part.file else Receipt(live)
+        return None if part.file else Receipt(live.message)
+
+    async def _leave_behind(self, live: LiveMessage) -> None:
+        """Take the half answer out of a chat that the platform has moved: the whole one goes to the new chat.
+
+        Ids of messages name others there, so the old message can only be changed where it stands, if at all.
+        """
+        if not isinstance(self._channel, Editing) or live.part is None:
+            return
+        try:
+            part = replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
+            await answered(self._channel.edit(live.message, part), self._patience.sending)
+        except DeliveryFailed as error:
+            log.debug("a live answer stays in the chat that moved: %s", error, extra={"action": "live.moved"})
 
     async def _found_or_sent(self, part: Part, intent: Intent) -> tuple[Receipt, How]:
         """Looks for a part that may have been sent, where the platform can be asked, and sends it where it is not."""
@@ -308,6 +371,11 @@ def receipt_of(given: object) -> Receipt:
 def part_key(intent: Intent, place: int) -> str:
     """The `key` of a part: the same in every process that sends it."""
     return f"p{sha256(f'{intent.session}:{intent.turn}:{intent.id}:{intent.date}:{place}'.encode()).hexdigest()[:20]}"
+
+
+def live_key(live: LiveMessage) -> str:
+    """Return the `key` under which a live answer is sent first: the same in every process that sends it."""
+    return f"l{sha256(f'{live.session}:{live.inbound}:{live.date}'.encode()).hexdigest()[:20]}"
 
 
 def _shown_at(intent: Intent) -> int:

@@ -239,7 +239,9 @@ class SessionTraceView:
         """Every event that carries a session id."""
         return (
             TapeQuery(
-                tape, kinds=(Kind.EVENT,), names=(RECEIVED, UNPARSED, CHANGED, "outbox/intent", "outbox/preview", *JOBS)
+                tape,
+                kinds=(Kind.EVENT,),
+                names=(RECEIVED, UNPARSED, CHANGED, "outbox/intent", "outbox/preview", "outbox/preview-begin", *JOBS),
             ),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from bubbot.channel import File, Part
@@ -14,9 +15,13 @@ INTENT = "outbox/intent"
 RECEIPT = "outbox/receipt"
 ENDED = "outbox/ended"
 PREVIEW = "outbox/preview"
+PREVIEW_BEGIN = "outbox/preview-begin"
+PREVIEW_END = "outbox/preview-end"
 MARK = "outbox/mark"
 SENT_LIMIT = 500
 """Receipts among which a message is looked for."""
+PREVIEW_LIMIT = 500
+"""Newest facts among which previews without an answer are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +65,93 @@ def part_from(data: JsonObject) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveMessage:
+    """The message that shows the answer to an inbound while it is written.
+
+    Attributes:
+        inbound: the id of the first inbound that it answers.
+        session: the session of that inbound.
+        message: the platform's id of the message; empty until the platform has told it.
+        chat: the chat in which the message stands; empty on tapes of earlier versions, which did not store it.
+        part: what was sent first, as it was sent; None on tapes of earlier versions.
+        date: when that was about to be sent, ISO 8601.
+    """
+
+    inbound: int
+    session: str
+    message: str = ""
+    chat: str = ""
+    part: Part | None = None
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveView:
-    """The platform's id of the message that shows the answer to an inbound while it is written; empty: none."""
+    """The message that shows the answer to an inbound while it is written; None if none was begun."""
 
     inbound: int
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """One indexed look-up."""
-        return (TapeQuery(tape, keys=(preview_key(self.inbound),)),)
+        return (TapeQuery(tape, keys=(preview_begin_key(self.inbound), preview_key(self.inbound))),)
 
-    def fold(self, found: Found) -> str:
-        """The id."""
-        return next((str(entry.payload["data"]["message"]) for entry in found[0] if not entry.erased), "")
+    def fold(self, found: Found) -> LiveMessage | None:
+        """The message, with its id if that is known."""
+        return _live_messages(found[0]).get(self.inbound)
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredLiveView:
+    """The newest messages that show an answer and to which no answer was intended yet, oldest first."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest facts about previews and answers: an answer is always intended after its preview began."""
+        names = (PREVIEW_BEGIN, PREVIEW, PREVIEW_END, INTENT)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=PREVIEW_LIMIT),)
+
+    def fold(self, found: Found) -> tuple[LiveMessage, ...]:
+        """Those that have neither an intent nor an end. Earlier versions recorded no beginning: theirs are left out."""
+        entries = [entry for entry in found[0] if not entry.erased]
+        ended = {entry.payload["data"].get("inbound", 0) for entry in entries if entry.name in (INTENT, PREVIEW_END)}
+        live = sorted(_live_messages(entries).items())
+        return tuple(one for inbound, one in live if inbound not in ended and one.part is not None)
+
+
+def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
+    """The messages that these facts are about, by inbound."""
+    found: dict[int, LiveMessage] = {}
+    for entry in entries:
+        if entry.erased or entry.name not in (PREVIEW_BEGIN, PREVIEW):
+            continue
+        data = entry.payload["data"]
+        live = found.get(data["inbound"], LiveMessage(data["inbound"], data["session"]))
+        if entry.name == PREVIEW_BEGIN:
+            live = replace(live, part=part_from(data["part"]), date=entry.date or "")
+        else:
+            live = replace(live, message=str(data["message"]), chat=str(data.get("chat", "")))
+        found[live.inbound] = live
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OtherLiveView:
+    """Whether the platform's id of a message is that of the newest messages that show answers to other inbounds."""
+
+    message: str
+    inbound: int
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest messages that showed an answer."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(PREVIEW,), newest=True, limit=SENT_LIMIT),)
+
+    def fold(self, found: Found) -> bool:
+        """Whether it is there."""
+        told = [entry.payload["data"] for entry in found[0] if not entry.erased]
+        return any(data["message"] == self.message and data["inbound"] != self.inbound for data in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +173,16 @@ class SentView:
 def preview_key(inbound: int) -> str:
     """The key of the fact that an answer is shown while it is written."""
     return f"preview:{inbound}"
+
+
+def preview_begin_key(inbound: int) -> str:
+    """The key of the fact that such a message is about to be sent."""
+    return f"preview-begin:{inbound}"
+
+
+def preview_end_key(inbound: int) -> str:
+    """The key of the fact that such a message will not become an answer, and does not look like one under way."""
+    return f"preview-end:{inbound}"
 
 
 @dataclass(frozen=True, slots=True)

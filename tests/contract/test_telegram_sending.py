@@ -66,11 +66,11 @@ class TestSending:
         moved = "Bad Request: group chat was upgraded to a supergroup chat"
         server.say("sendMessage", No(400, moved, {"migrate_to_chat_id": -1001}))
         async with opened(server) as channel:
-            await channel.send(Part("-55", "hi", reply_to="3"))
-            await channel.send(Part("-55", "more"))
+            receipts = [await channel.send(Part("-55", text, reply_to="3")) for text in ("hi", "more")]
             await channel.typing("-55", "")
         assert [one["chat_id"] for one in server.sent("sendMessage")] == ["-55", "-1001", "-1001"]
-        assert "reply_parameters" not in server.sent("sendMessage")[1]
+        assert [one.chat for one in receipts] == ["-1001", "-1001"]  # where they stand, so that they can be changed
+        assert not any("reply_parameters" in one for one in server.sent("sendMessage")[1:])
         assert server.sent("sendChatAction") == [{"chat_id": "-1001", "action": "typing"}]
 
     async def test_a_chat_that_moves_in_circles_is_given_up(self, server: ScriptedServer) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
@@ -22,6 +24,21 @@ from tests.e2e.platforms import Platform, counted
 CHILD = "tests.e2e.kill_daemon:run"
 GAVE_UP = Texts().say("gave_up")
 AT_ONCE = 4
+BARE = "…"
+"""What a live answer begins with on Telegram: it holds nothing of the answer, and one may stay."""
+SLOW = {
+    "rules": [
+        {
+            "when": "tool",
+            "steps": [
+                {"text": "let me see what it is", "pace": 0.05, "calls": [{"name": "probe_touch"}]},
+                {"text": "answer to <{text}>, said in a few more words", "pace": 0.05},
+            ],
+        }
+    ],
+    "default": [{"text": "answer to <{text}>, said in a few more words", "pace": 0.05}],
+}
+"""A model that takes its time, so that its answers are shown while they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +47,33 @@ class Person:
 
     platform: Platform
     id: str
+
+
+@dataclass(slots=True)
+class Figures:
+    """What became of everything that was said on one platform.
+
+    Attributes:
+        answers: what the bot intended to say, each once.
+        lost: messages that were not taken, or not done, and answers that are not in their chat.
+        doubled: answers that stand in their chat more often than intended, and no receipt says so.
+        repeated: the same for answers of which a receipt says that they may repeat.
+        split: batches that were interrupted and then answered in more than one answer.
+        pieces: other messages of the bot, by what they say.
+        bare: those that say `…` and nothing else.
+    """
+
+    answers: int = 0
+    lost: int = 0
+    doubled: int = 0
+    repeated: int = 0
+    split: int = 0
+    bare: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+    def faults(self) -> tuple[int, int, list[str]]:
+        """What must not be: lost, doubled, pieces."""
+        return self.lost, self.doubled, self.pieces
 
 
 @dataclass
@@ -41,7 +85,7 @@ class Talk:
     said: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     people: list[Person] = field(default_factory=list)
 
-    def open(self, people: int, **keys: object) -> None:
+    def open(self, people: int, script: Mapping[str, Any] = SCRIPT, **keys: object) -> None:
         """Writes the configuration for so many people on each platform, each in a chat with the bot."""
         tables = {}
         for platform in self.platforms:
@@ -49,7 +93,7 @@ class Talk:
             self.people += [Person(platform, one) for one in ids]
             self.said |= {(platform.name, one): [] for one in ids}
             tables[platform.name] = {**platform.table(), "owners": ids, "debounce": 0, **keys}
-        configure(self.home, tables, SCRIPT)
+        configure(self.home, tables, script)
 
     def say(self, person: Person, text: str) -> None:
         """Somebody says something."""
@@ -92,6 +136,60 @@ class Talk:
         finally:
             code = await daemon.end()
         assert code == 0, daemon.errors
+
+    async def rest(self, broken: str = "", seconds: float = 240.0) -> None:
+        """Runs a bot until it is done with all it accepted, and has delivered all it intended; then ends it."""
+        daemon = await self.start("", broken)
+        try:
+            for platform in self.platforms:
+                await platform.quiet()
+                inbox, outbox = inbox_tape(platform.name), outbox_tape(platform.name)
+                async with asyncio.timeout(seconds):
+                    while (  # noqa: ASYNC110 - elsewhere
+                        await self._untaken(platform)
+                        or _waits(await entries_of(self.home, inbox))
+                        or _undelivered(await entries_of(self.home, outbox))
+                    ):
+                        await asyncio.sleep(0.5)
+                await platform.quiet()
+        finally:
+            code = await daemon.end()
+        assert code == 0, daemon.errors
+
+    async def _untaken(self, platform: Platform) -> int:
+        """How many messages the bot has not accepted."""
+        inbox = await entries_of(self.home, inbox_tape(platform.name))
+        said = sum(len(texts) for (name, _), texts in self.said.items() if name == platform.name)
+        return said - sum(entry.name == "inbox/received" for entry in inbox)
+
+    async def figures(self, platform: Platform) -> Figures:
+        """What stands in the chats of a platform, compared with what the tapes say that there has to be."""
+        inbox = await entries_of(self.home, inbox_tape(platform.name))
+        outbox = await entries_of(self.home, outbox_tape(platform.name))
+        found = Figures(lost=await self._untaken(platform) + len(_done(inbox)), split=_split(inbox))
+        receipts = [entry.payload["data"] for entry in outbox if entry.name == "outbox/receipt"]
+        resumed = {(one["intent"], one["part"]) for one in receipts if "resumed" in one}
+        intended: dict[str, Counter[str]] = {}
+        repeats: set[tuple[str, str]] = set()
+        for entry in (one for one in outbox if one.name == "outbox/intent"):
+            for place, part in enumerate(entry.payload["data"]["parts"]):
+                chat, text = entry.payload["data"]["session"].split(":")[1], part["text"].strip()
+                intended.setdefault(chat, Counter())[text] += 1
+                repeats |= {(chat, text)} if (entry.id, place) in resumed else set()
+        for person in (one.id for one in self.people if one.platform is platform):
+            wanted, seen = intended.get(platform.chat(person), Counter()), counted(platform, person)
+            found.answers += wanted.total()
+            found.lost += (wanted - seen).total()
+            for text, times in (seen - wanted).items():
+                if (platform.chat(person), text) in repeats:
+                    found.repeated += times
+                elif text in wanted:
+                    found.doubled += times
+                elif text == BARE:
+                    found.bare += times
+                else:
+                    found.pieces += [text] * times
+        return found
 
     async def faults(self) -> list[str]:
         """What is lost, doubled or damaged; empty where the promises were kept."""
@@ -156,6 +254,24 @@ def _intents(inbox: Sequence[TapeEntry], outbox: Sequence[TapeEntry]) -> list[st
     return [] if received == intents == receipts else [f"{received} received, {intents} intents, {receipts} receipts"]
 
 
+def _undelivered(outbox: Sequence[TapeEntry]) -> bool:
+    """Whether an answer has neither a receipt nor an end."""
+    told = {entry.payload["data"]["intent"] for entry in outbox if entry.name in ("outbox/receipt", "outbox/ended")}
+    return any(entry.id not in told for entry in outbox if entry.name == "outbox/intent")
+
+
+def _split(inbox: Sequence[TapeEntry]) -> int:
+    """How many batches were interrupted, and then answered in more than one answer."""
+    done = {
+        inbound: entry.id
+        for entry in inbox
+        if entry.name == "inbox/done"
+        for inbound in entry.payload["data"]["inbounds"]
+    }
+    batches = {tuple(entry.payload["data"]["inbounds"]) for entry in inbox if entry.name == "inbox/interrupted"}
+    return sum(len({done.get(inbound, 0) for inbound in batch}) > 1 for batch in batches)
+
+
 async def killed_at(
     home: Path, platforms: Sequence[Platform], point: str, broken: str = ""
 ) -> tuple[int | None, list[str]]:
@@ -175,6 +291,29 @@ async def killed_at(
         code = None
     await (talk.live(broken) if broken else talk.settle())
     return code, await talk.faults()
+
+
+async def killed_while_showing(
+    home: Path, platforms: Sequence[Platform], point: str, *, debounce: float = 0.0, broken: str = ""
+) -> tuple[int | None, dict[str, Figures]]:
+    """One question on each platform, a kill at the point while the answer is shown, and a second life that answers at
+    once: the exit code of the first life (None: the point was never reached), and the figures by platform."""
+    talk = Talk(home, platforms)
+    talk.open(1, SLOW, edit_interval=0.1, debounce=debounce)
+    daemon = await talk.start(point, broken)
+    for person in talk.people:
+        for text in ("first", "use the tool") if debounce else ("use the tool",):
+            talk.say(person, text)
+    try:
+        async with asyncio.timeout(30):
+            code: int | None = await daemon.process.ended()
+    except TimeoutError:
+        await daemon.kill()
+        code = None
+    (home / "script.json").write_text(json.dumps(SCRIPT))
+    await talk.rest(broken)
+    assert await damage(home) == []
+    return code, {platform.name: await talk.figures(platform) for platform in platforms}
 
 
 async def killed_at_all(
@@ -207,3 +346,29 @@ async def kills(home: Path, platforms: Sequence[Platform], *, seed: int, lives: 
         await daemon.kill()
     await talk.settle(120)
     return await talk.faults()
+
+
+async def kills_of_live_answers(
+    home: Path, platforms: Sequence[Platform], *, seed: int, lives: int, chats: int, debounce: float
+) -> dict[str, Figures]:
+    """The same with answers that are shown while they are written, requests that are answered after 200 ms, and now
+    and then one whose answer never comes. With debounce, people write up to three messages in a row. The figures by platform."""
+    rng = random.Random(seed)
+    talk = Talk(home, platforms)
+    talk.open(chats, SLOW, edit_interval=0.2, debounce=debounce)
+    for life in range(lives):
+        for platform in platforms:
+            platform.slow(0.2, lost=rng.randrange(3))
+        daemon = await talk.start()
+        for number, person in enumerate(talk.people):
+            for place in range(rng.randint(1, 3 if debounce else 1)):
+                talk.say(person, f"{'use the tool ' if rng.random() < 0.3 else ''}{life}-{number}-{place}")
+        if rng.random() < 0.6:
+            await asyncio.gather(*(platform.heard() for platform in platforms))
+        await asyncio.sleep((0.2 + debounce + 1.5 * rng.random()) * rng.random() ** 0.3)
+        await daemon.kill()
+    for platform in platforms:
+        platform.slow(0.2)
+    await talk.rest()
+    assert await damage(home) == []
+    return {platform.name: await talk.figures(platform) for platform in platforms}

@@ -14,8 +14,6 @@ from tests.e2e.bot import entries
 from tests.e2e.daemon import Daemon, configure, running
 from tests.e2e.platforms import OnDiscord
 
-POST = "POST /channels/{}/messages"
-EDIT = "PATCH /channels/{}/messages/{}"
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(30))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
 COUNTED = "one two three four five six seven eight nine ten"

@@ -8,11 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tests.botapi.faults import Drop as BotApiDrop
+from tests.botapi.faults import Slow as BotApiSlow
 from tests.botapi.gatherings import Gathering
 from tests.botapi.server import Server as BotApi
+from tests.discordapi.faults import Drop as DiscordDrop
+from tests.discordapi.faults import Slow as DiscordSlow
 from tests.discordapi.rooms import Room
 from tests.discordapi.server import Server as DiscordApi
 
+POST = "POST /channels/{}/messages"
+EDIT = "PATCH /channels/{}/messages/{}"
+ALWAYS = 1_000_000
+"""Times that a fault comes which does not end."""
 QUIET = 0.5
 """Seconds without a request after which a bot has nothing more to do."""
 
@@ -33,11 +41,20 @@ class Platform(Protocol):
     def say(self, person: str, text: str) -> None:
         """Somebody says something to the bot."""
 
+    def chat(self, person: str) -> str:
+        """The id of somebody's chat, as the bot names it."""
+
     def answers(self, person: str) -> list[str]:
         """What the bot has said in somebody's chat, as it stands now, oldest first."""
 
+    def slow(self, seconds: float, *, lost: int = 0) -> None:
+        """From now on what the bot sends is there at once and answered so late; the next `lost` answers never come."""
+
     async def until(self, true: Callable[[], object], seconds: float) -> None:
         """Waits until something holds."""
+
+    async def heard(self) -> None:
+        """Waits until a bot that was just started receives."""
 
     async def quiet(self) -> None:
         """Waits until a running bot has taken everything there is."""
@@ -71,14 +88,30 @@ class OnTelegram:
         """See `Platform`."""
         self.rooms[person].say(text)
 
+    def chat(self, person: str) -> str:
+        """See `Platform`."""
+        return str(self.rooms[person].chat.id)
+
     def answers(self, person: str) -> list[str]:
         """See `Platform`."""
         messages = self.rooms[person].chat.messages.values()
         return [str(one["text"]) for one in messages if one.get("from", {}).get("is_bot") and "text" in one]
 
+    def slow(self, seconds: float, *, lost: int = 0) -> None:
+        """See `Platform`."""
+        self.server.faults.clear()
+        self.server.faults.add("sendMessage", BotApiDrop("after"), times=lost)
+        for method in ("sendMessage", "editMessageText"):
+            self.server.faults.add(method, BotApiSlow(seconds), times=ALWAYS)
+
     async def until(self, true: Callable[[], object], seconds: float) -> None:
         """See `Platform`."""
         await self.server.until(true, seconds)
+
+    async def heard(self) -> None:
+        """See `Platform`; it polls."""
+        taken = len(self.server.calls("getUpdates"))
+        await self.until(lambda: len(self.server.calls("getUpdates")) > taken, 30)
 
     async def quiet(self) -> None:
         """See `Platform`; it polls in vain."""
@@ -110,13 +143,28 @@ class OnDiscord:
         room = self.rooms[person]
         room.say(self.server.world.users[int(person)], text)
 
+    def chat(self, person: str) -> str:
+        """See `Platform`."""
+        return str(self.rooms[person].id)
+
     def answers(self, person: str) -> list[str]:
         """See `Platform`."""
         return self.rooms[person].texts(self.server.bot.user)
 
+    def slow(self, seconds: float, *, lost: int = 0) -> None:
+        """See `Platform`."""
+        self.server.faults.clear()
+        self.server.fail(POST, DiscordDrop("after"), times=lost)
+        for route in (POST, EDIT):
+            self.server.fail(route, DiscordSlow(seconds), times=ALWAYS)
+
     async def until(self, true: Callable[[], object], seconds: float) -> None:
         """See `Platform`."""
         await self.server.until(true, seconds)
+
+    async def heard(self) -> None:
+        """See `Platform`; it is connected."""
+        await self.until(lambda: self.server.gateway.connected, 30)
 
     async def quiet(self) -> None:
         """See `Platform`; it is connected and asks nothing more."""

@@ -14,8 +14,8 @@ import pytest
 from tests.discordapi.server import Server
 from tests.discordapi.world import User
 from tests.e2e.bot import entries, run
-from tests.e2e.on_discord import CODE, COUNTED, EDIT, answered, configured, connected, named, said, texts
-from tests.e2e.platforms import OnDiscord
+from tests.e2e.on_discord import CODE, COUNTED, answered, configured, connected, named, said, texts
+from tests.e2e.platforms import EDIT, OnDiscord
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 

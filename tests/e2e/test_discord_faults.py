@@ -15,8 +15,8 @@ from tests.discordapi.server import Server
 from tests.discordapi.world import User
 from tests.e2e.daemon import configure, running, started
 from tests.e2e.hurried import BOT
-from tests.e2e.on_discord import COUNTED, EDIT, POST, SCRIPT, answered, configured, connected, texts
-from tests.e2e.platforms import OnDiscord, OnTelegram
+from tests.e2e.on_discord import COUNTED, SCRIPT, answered, configured, connected, texts
+from tests.e2e.platforms import EDIT, POST, OnDiscord, OnTelegram
 
 
 @pytest.fixture

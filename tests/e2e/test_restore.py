@@ -16,7 +16,7 @@ from tests.e2e.bot import entries, run, sentence
 from tests.e2e.daemon import Daemon, configure, running
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
 
-SCRIPT = {"rules": [{"when": "slow", "steps": [{"delay": 1.5, "text": "Slowly: {text}"}]}]}
+SCRIPT = {"rules": [{"when": "slow", "steps": [{"pace": 1.2, "text": "Slowly: {text}"}]}]}
 LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}
 HELD = "quarantine: no channel is started"
 HELD_STATUS = "In quarantine, with no channel: `bubbot restore --release`, and then a new start"
@@ -72,6 +72,8 @@ async def first_life(home: Path, platforms: list[Platform], people: dict[str, st
         for one in platforms:
             one.say(people[one.name], "a slow one")
         await heard(home, platforms, 3)
+        for one in platforms:  # shown by the bot that goes on, which will finish it
+            await one.until(lambda one=one: any(text.endswith("…") for text in one.answers(people[one.name])), 20)  # type: ignore[misc]
         await asyncio.to_thread(fine, home, "backup", str(backup))
         for one in platforms:
             one.say(people[one.name], "after the backup")

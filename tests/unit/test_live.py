@@ -11,13 +11,24 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import File, Outbound, Part, Receipt
+from bubbot.channel import File, Moved, Outbound, Part, Receipt
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.live import CALLED, FIRST_AFTER, GOES_ON, NOTHING_MORE, TYPING_AFTER, TYPING_EVERY, LiveAnswers
+from bubbot.gateway.live import (
+    BARE_START,
+    CALLED,
+    CLOSE_RETRY_SECONDS,
+    FIRST_AFTER,
+    GOES_ON,
+    NOTHING_MORE,
+    TYPING_AFTER,
+    TYPING_EVERY,
+    LiveAnswers,
+)
+from bubbot.gateway.outbound import CONTINUED_BELOW
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from tests.gateways import Stage, failing, rules
+from tests.gateways import TIME, SearchedStage, Stage, failing, rules
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
 from tests.virtual import virtual
 
@@ -80,7 +91,8 @@ async def test_a_message_grows_at_the_pace_of_the_platform_and_ends_as_the_answe
         await answered(bench)
         assert list(stage.seen.values()) == ["".join(pieces).strip()]
         assert len(stage.acts("send")) == 1
-        assert stage.acts("send")[0].endswith(GOES_ON)
+        assert stage.acts("send") == [BARE_START]
+        assert all(text.endswith(GOES_ON) for text in stage.acts("edit")[:-1])
         times = stage.times("edit")[:-1]  # the last one is the delivery
         assert stage.times("send")[0] == pytest.approx(1 + FIRST_AFTER)
         assert all(later - earlier >= stage.edit_interval - 1e-6 for earlier, later in pairwise(times))
@@ -112,7 +124,7 @@ async def test_a_platform_that_asks_to_wait_is_not_asked_before() -> None:
     stage.fail = failing("edit", DeliveryFailed("slowly", retry_after=20.0))
     async with live(writing(*(f"{number} " for number in range(40))), stage) as bench:
         await answered(bench)
-        assert stage.times("edit")[0] >= stage.times("send")[0] + stage.edit_interval + 20.0
+        assert stage.times("edit")[0] >= stage.times("send")[0] + 20.0
         assert list(stage.seen.values()) == [" ".join(map(str, range(40)))]
 
 
@@ -176,6 +188,7 @@ async def test_a_run_again_goes_on_with_the_message_that_was_begun() -> None:
         await bench.resume()
         await bench.quiet(1000)
     assert list(stage.seen.values()) == ["a b c d"]
+    assert NOTHING_MORE not in stage.acts("edit")
 
 
 @virtual
@@ -211,7 +224,7 @@ async def test_a_text_longer_than_one_part_shows_its_first_and_is_delivered_whol
     async with live(writing(*(["abcde"] * 6)), stage) as bench:
         await answered(bench)
         assert list(stage.seen.values()) == ["abcdeabcde"] * 3
-        edits = stage.acts("edit")
+        edits = stage.acts("edit")[:-1]  # the last one is the delivery
         assert len(edits) == len(set(edits)), "the same text was shown twice"
 
 
@@ -222,7 +235,7 @@ async def test_an_answer_that_begins_with_a_file_names_it_in_the_message_that_wa
 
         def parts(self, outbound: Outbound) -> Sequence[Part]:
             """See `Channel.parts`."""
-            if outbound.text.endswith(GOES_ON):
+            if outbound.text.endswith(BARE_START):
                 return super().parts(outbound)
             return [Part(outbound.chat, "", file=File("answer.md", text=outbound.text))]
 
@@ -250,6 +263,294 @@ async def test_a_turn_that_ends_while_typing_is_asked_for_waits_for_nothing_more
         began = loop.time()
         await answered(bench, ",status")
         assert stage.times("send")[1] == pytest.approx(began)
+
+
+LOST = DeliveryFailed("the response was lost", maybe=True)
+PIECES = [f"word{number} " for number in range(8)]
+WHOLE = " ".join(f"word{number}" for number in range(8))
+
+
+async def cut_off(store: TapeStore, stage: Stage, *, life: str = "first") -> None:
+    """A process that ends between the sending of the first message of an answer and the record of its id."""
+    async with running(store, writing(*PIECES), Options(rules=rules()), channel=stage, life=life) as bench:
+        if life == "first":
+            await bench.gate.receive(bench.inbound("hello"))
+        else:
+            recovered = await bench.recover()
+            bench.line.take_up(recovered)
+        stage.hang = {"response"}
+        await asyncio.sleep(5)
+    stage.hang = set()
+
+
+async def next_life(store: TapeStore, stage: Stage, model: Any, life: str = "2") -> None:
+    """A process that takes up what is left, until nothing is left to do."""
+    async with running(store, model, Options(rules=rules()), channel=stage, life=life) as bench:
+        await bench.resume()
+        await bench.quiet(1000)
+        await asyncio.sleep(1)
+
+
+class TestUnknownOutcome:
+    """Nobody heard what became of the first message of an answer."""
+
+    @pytest.mark.parametrize("kind", [Stage, SearchedStage])
+    def test_that_it_is_about_to_be_sent_is_durable_before(self, kind: type[Stage]) -> None:
+        class Looking(kind):  # type: ignore[valid-type, misc]
+            """Looks at the tape when it sends."""
+
+            async def send(self, part: Part) -> Receipt:
+                """See `Channel.send`."""
+                known.append([one["part"]["text"] for one in await bench.events("outbox/preview-begin", OUTBOX)])
+                return await super().send(part)  # type: ignore[no-any-return]
+
+        known: list[list[str]] = []
+        bench: Bench
+
+        @virtual
+        async def test() -> None:
+            nonlocal bench
+            stage = Looking()
+            async with live(writing(*PIECES), stage) as bench:
+                await answered(bench)
+                assert known == [[stage.acts("send")[0]]]
+
+        test()
+
+    @virtual
+    async def test_a_lost_response_leaves_no_piece_where_the_history_can_be_searched(self) -> None:
+        stage = SearchedStage()
+        stage.lose_response = failing("send", LOST)
+        async with live(writing(*PIECES), stage) as bench:
+            await answered(bench)
+            assert list(stage.seen.values()) == [WHOLE]
+            assert len([text for text in stage.acts("edit") if text.endswith(GOES_ON)]) > 1, "it did not go on to grow"
+
+    @virtual
+    async def test_a_lost_response_just_before_the_end_leaves_no_piece_either(self) -> None:
+        stage = SearchedStage()
+        stage.lose_response = failing("send", LOST)
+        async with live(writing(*PIECES[:3]), stage) as bench:
+            await answered(bench)
+            assert list(stage.seen.values()) == [" ".join(PIECES[:3]).replace("  ", " ").strip()]
+
+    @virtual
+    async def test_a_request_that_never_arrived_is_sent_again_under_its_key(self) -> None:
+        stage = SearchedStage()
+        stage.fail = failing("send", LOST)
+        async with live(writing(*PIECES), stage) as bench:
+            await answered(bench)
+            assert list(stage.seen.values()) == [WHOLE]
+
+    @virtual
+    async def test_a_platform_that_is_away_until_after_the_end_gets_one_message(self) -> None:
+        stage = SearchedStage()
+        stage.lose_response = failing("send", LOST)
+        async with live(writing(*PIECES), stage) as bench:
+            await bench.gate.receive(bench.inbound("hello"))
+            await asyncio.sleep(1 + FIRST_AFTER + 0.1)
+            assert stage.seen
+            stage.fail = lambda _: LOST
+            await asyncio.sleep(60)
+            stage.keys.clear()  # so long is no key remembered
+            stage.fail = lambda _: None
+            await bench.quiet(1000)
+            assert list(stage.seen.values()) == [WHOLE]
+
+    @pytest.mark.parametrize("forgotten", [False, True])
+    @pytest.mark.parametrize(
+        ("model", "said"),
+        [(Played(says("quick")), "quick"), (Played({"error": "refused", "message": "no"}), "no"), (None, WHOLE)],
+    )
+    def test_after_a_kill_the_piece_becomes_what_is_said_in_the_end(
+        self, model: Any, said: str, *, forgotten: bool
+    ) -> None:
+        @virtual
+        async def test() -> None:
+            store, stage = InMemoryStore(), SearchedStage()
+            await cut_off(store, stage)
+            assert [text for text in stage.seen.values() if text.endswith(GOES_ON)]
+            if forgotten:
+                stage.keys.clear()
+            await next_life(store, stage, model or writing(*PIECES))
+            assert len(stage.seen) == 1
+            assert said in next(iter(stage.seen.values()))
+
+        test()
+
+    @virtual
+    async def test_after_two_kills_the_piece_becomes_the_sentence_that_gives_up(self) -> None:
+        store, stage = InMemoryStore(), SearchedStage()
+        await cut_off(store, stage)
+        async with running(store, writing(*PIECES), Options(rules=rules()), channel=stage, life="2") as bench:
+            bench.line.take_up(await bench.recover())
+            await asyncio.sleep(0.5)
+        await next_life(store, stage, Played(says("never asked")), life="3")
+        assert len(stage.seen) == 1
+        assert "interrupted twice" in next(iter(stage.seen.values()))
+
+    @virtual
+    async def test_a_request_that_arrives_after_the_search_makes_no_second_message(self) -> None:
+        class Slow(SearchedStage):
+            """Shows what was sent last only when it has answered."""
+
+            async def find(self, part: Part, since: str) -> Sequence[str]:
+                """See `Finds`."""
+                return []
+
+        store, stage = InMemoryStore(), Slow()
+        await cut_off(store, stage)
+        await next_life(store, stage, Played(says("quick")))
+        assert list(stage.seen.values()) == ["quick"]
+
+    @virtual
+    async def test_the_same_words_of_another_answer_are_left_alone(self) -> None:
+        stage = SearchedStage()
+        async with live(writing(*PIECES), stage) as bench:
+            await answered(bench)
+            first = f"{' '.join(PIECES[:2]).replace('  ', ' ').strip()}{GOES_ON}"
+            other = next(iter(stage.seen))
+            stage.seen[other] = first  # delivered, and it says the same
+            stage.lose_response = failing("send", LOST)
+            await answered(bench)
+            assert (stage.seen.pop(other), list(stage.seen.values())) == (first, [WHOLE])
+
+    @virtual
+    async def test_where_nothing_can_be_searched_nothing_but_a_bare_start_stays(self) -> None:
+        stage = Stage()
+        stage.lose_response = failing("send", LOST)
+        async with live(writing(*PIECES), stage) as bench:
+            await answered(bench)
+            assert list(stage.seen.values()) == [BARE_START, WHOLE]
+
+    @virtual
+    async def test_where_nothing_can_be_searched_a_run_again_begins_no_second_one(self) -> None:
+        store, stage = InMemoryStore(), Stage()
+        await cut_off(store, stage)
+        assert list(stage.seen.values()) == [BARE_START]
+        await next_life(store, stage, writing(*PIECES))
+        assert list(stage.seen.values()) == [BARE_START, WHOLE]
+
+    @virtual
+    async def test_a_platform_that_asks_to_wait_has_nothing_yet_and_is_sent_the_first_message_then(self) -> None:
+        stage = Stage()
+        stage.fail = failing("send", DeliveryFailed("slowly", retry_after=3.0))
+        async with live(writing(*PIECES), stage) as bench:
+            await answered(bench)
+            assert list(stage.seen.values()) == [WHOLE]
+            assert stage.acts("send") == [BARE_START]
+
+
+class TestSilence:
+    """A turn that says nothing, after a message was begun for it."""
+
+    LOOKS = ({"text": "let me look", "delay": 1, **calls("tape_info")}, {"delay": 9, **says("[SILENT]")})
+
+    @virtual
+    async def test_a_piece_of_unknown_outcome_is_closed(self) -> None:
+        stage = SearchedStage()
+        stage.lose_response = failing("send", LOST)
+        async with live(Played(*self.LOOKS), stage) as bench:
+            await answered(bench)
+            assert list(stage.seen.values()) == ["let me look"]
+
+    @virtual
+    async def test_what_never_arrived_is_not_sent_for_it(self) -> None:
+        stage = SearchedStage()
+        stage.fail = lambda act: LOST if act == "send" else None
+        async with live(Played(*self.LOOKS), stage) as bench:
+            await answered(bench)
+            stage.fail = lambda _: None
+            await asyncio.sleep(10_000)
+            assert stage.seen == {}
+
+    @virtual
+    async def test_a_platform_that_is_away_at_the_end_is_tried_again(self) -> None:
+        stage = Stage()
+        async with live(Played(*self.LOOKS), stage) as bench:
+            await bench.gate.receive(bench.inbound("hello"))
+            await asyncio.sleep(5)
+            stage.fail = lambda _: LOST
+            await bench.quiet(1000)
+            await asyncio.sleep(sum(CLOSE_RETRY_SECONDS[:3]))
+            assert [text.endswith(GOES_ON) or "tape_info" in text for text in stage.seen.values()] == [True]
+            stage.fail = lambda _: None
+            await asyncio.sleep(CLOSE_RETRY_SECONDS[3])
+            assert list(stage.seen.values()) == ["let me look"]
+
+    @pytest.mark.parametrize("kind", [Stage, SearchedStage])
+    def test_a_later_process_closes_it_too_and_once(self, kind: type[Stage]) -> None:
+        @virtual
+        async def test() -> None:
+            store, stage = InMemoryStore(), kind()
+            options = Options(rules=rules())
+            async with running(store, Played(*self.LOOKS), options, channel=stage) as bench:
+                await bench.gate.receive(bench.inbound("hello"))
+                await asyncio.sleep(5)
+                stage.fail = lambda _: LOST
+                await bench.quiet(1000)
+                await asyncio.sleep(2)
+            stage.fail = lambda _: None
+            for life in ("2", "3"):
+                await next_life(store, stage, Played(says("x")), life=life)
+            assert list(stage.seen.values()) == [NOTHING_MORE]
+            assert len(stage.acts("edit")) == len(set(stage.acts("edit")))
+            async with running(store, Played(says("x")), options, channel=stage, life="4") as bench:
+                assert len(await bench.events("outbox/preview-end", OUTBOX)) == 1
+
+        test()
+
+    @virtual
+    async def test_an_answer_is_never_closed_by_a_later_process(self) -> None:
+        store, stage = InMemoryStore(), Stage()
+        async with running(store, writing(*PIECES), Options(rules=rules()), channel=stage) as bench:
+            await answered(bench)
+        for life in ("2", "3"):
+            await next_life(store, stage, Played(says("x")), life=life)
+        assert list(stage.seen.values()) == [WHOLE]
+
+
+class Group(Stage):
+    """A group that becomes a supergroup: ids of messages name others there. `frozen`: the old one takes no changes."""
+
+    frozen = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chat_of: dict[str, str] = {}
+
+    async def send(self, part: Part) -> Receipt:
+        """See `Channel.send`."""
+        receipt = await super().send(part)
+        self.chat_of[receipt.external_id] = part.chat
+        return receipt
+
+    async def edit(self, message: str, part: Part) -> None:
+        """See `Editing`."""
+        if self.frozen and part.chat == "home":
+            raise DeliveryFailed("the group was upgraded", permanent=True)
+        if self.chat_of[message] != part.chat:
+            raise AssertionError("another message of this id was changed")
+        await super().edit(message, part)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_answer_that_began_in_a_group_that_moves_goes_whole_to_the_new_one(*, frozen: bool) -> None:
+    @virtual
+    async def test() -> None:
+        stage = Group()
+        async with live(writing(*PIECES), stage) as bench:
+            await bench.gate.receive(bench.inbound("hello"))
+            await asyncio.sleep(5)
+            stage.frozen = frozen
+            await bench.gate.receive(Moved("test", "moved", "home", "new", TIME))
+            await bench.quiet(1000)
+            old, new = stage.seen
+            assert (stage.chat_of[old], stage.chat_of[new]) == ("home", "new")
+            assert stage.seen[new] == WHOLE
+            assert (stage.seen[old] == CONTINUED_BELOW) is not frozen
+
+    test()
 
 
 class TestPoison:

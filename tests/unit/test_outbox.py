@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bubbot.channel import Part, Receipt
 from bubbot.outbox import MARK_EVERY, Outbox, intent, outbox_tape
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from bubbot.views.outbox import Intent, intent_from
+from bubbot.views.inbox import SessionTraceView
+from bubbot.views.outbox import Intent, LiveMessage, intent_from
 from tests.tapes import whole
 from tests.unit.test_inbox import CountingStore, service
 
@@ -121,3 +124,35 @@ class TestMarks:
         store.read = 0
         assert await Outbox(service(store, TAPE)).open() == ()
         assert store.read <= 2 * MARK_EVERY + 4
+
+
+class TestLive:
+    """The message that shows an answer while it is written."""
+
+    async def test_it_is_known_from_before_it_was_sent_and_begun_once(self, outbox: Outbox, store: TapeStore) -> None:
+        first, second = Part("home", "half …", reply_to="m1"), Part("home", "other …")
+        begun = await outbox.begin_live(7, "test:home", first)
+        assert (begun.inbound, begun.session, begun.message, begun.part) == (7, "test:home", "", first)
+        assert await outbox.begin_live(7, "test:home", second) == begun == await outbox.live_message(7)
+        await outbox.live(7, "test:home", "p9", "home")
+        assert await outbox.live_message(7) == replace(begun, message="p9", chat="home")
+        assert await outbox.live_message(8) is None
+
+    async def test_one_of_an_earlier_version_is_known_by_its_id_alone(self, outbox: Outbox) -> None:
+        await outbox.live(7, "test:home", "p9")
+        assert await outbox.live_message(7) == LiveMessage(7, "test:home", "p9")
+        assert await outbox.unanswered_live() == ()
+
+    async def test_it_is_unanswered_until_there_is_an_intent_or_its_end(self, outbox: Outbox, store: TapeStore) -> None:
+        part = Part("home", "half …")
+        for inbound in (7, 8, 9):
+            await outbox.begin_live(inbound, "test:home", part)
+        await service(store, TAPE).append([intent("test:home", "t1", (part,), inbound=8)])
+        await outbox.end_live(9)
+        await outbox.end_live(9)
+        assert [one.inbound for one in await outbox.unanswered_live()] == [7]
+
+    async def test_an_erasure_reaches_its_words(self, outbox: Outbox, store: TapeStore) -> None:
+        await outbox.begin_live(7, "test:home", Part("home", "half …"))
+        await outbox.begin_live(8, "test:other", Part("other", "half …"))
+        assert await service(store, TAPE).read(SessionTraceView("test:home")) == (1,)
