@@ -21,11 +21,19 @@ Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An inbound that is a fact: its id on the inbox tape, and how many turns have been begun for it."""
+    """An inbound that is a fact.
+
+    Attributes:
+        id: its id on the inbox tape.
+        attempts: turns that were begun for it and cut off.
+        interrupted_turn: the id of the last one; all inbounds that share it are taken up again together. Empty if
+            there is none, or if nobody recorded it.
+    """
 
     id: int
     inbound: Inbound
     attempts: int = 0
+    interrupted_turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

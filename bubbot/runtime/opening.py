@@ -18,13 +18,21 @@ QUOTE_LIMIT = 2_000
 """Characters of a quoted message that are kept with the one that quotes it."""
 
 
-def turn_start(session: str, inbox: str, batch: Sequence[Accepted]) -> TapeEntry:
-    """The event that names every inbound the turn answers."""
-    data = {
+def turn_start(session: str, inbox: str, batch: Sequence[Accepted], cited: Sequence[int] = ()) -> TapeEntry:
+    """Build the event that names every inbound the turn answers.
+
+    Args:
+        cited: message entries that an interrupted attempt left on the tape; the turn answers these.
+    """
+    data: dict[str, Any] = {
         "attempt": max(one.attempts for one in batch) + 1,
         "session": session,
         "inbounds": [[inbox, one.id] for one in batch],
     }
+    if cited:
+        data["messages"] = list(cited)
+    if interrupted := next((one.interrupted_turn for one in batch if one.interrupted_turn), ""):
+        data["again"] = interrupted
     return make.event("turn/start", data)
 
 

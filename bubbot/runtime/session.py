@@ -254,7 +254,7 @@ class SessionRuntime:
         with suppress(TapeCorrupt):  # the turn itself will say so
             if not await self._tape.has_window():
                 opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
-        opening.append(turn_start(self._tape.session, self._link.inbox, batch))
+        corrections: list[TapeEntry] = []
         known: list[int] = []
         fresh: list[Accepted] = []
         self._edits = []
@@ -262,9 +262,10 @@ class SessionRuntime:
             cited = await self._cited(accepted)
             known += [entry.id for entry in cited]
             if cited:
-                opening += edits_since(self._link.inbox, cited[-1], self._edits_of(accepted))
+                corrections += edits_since(self._link.inbox, cited[-1], self._edits_of(accepted))
             elif not is_command(accepted.inbound.text):
                 fresh.append(accepted)
+        opening += [turn_start(self._tape.session, self._link.inbox, batch, known), *corrections]
         if not old:
             await self._take(lambda: fresh)
         taken = {one.id: self._taken.pop(one.id, None) for one in batch}

@@ -121,8 +121,8 @@ class WaitingLine:
     def batch(self, now: datetime) -> tuple[list[Waiting], bool]:
         """Takes what the next turn is for, and whether that is too old to be answered.
 
-        Commands, and what was interrupted before, come alone; messages of one sender come together, and so does
-        everything that is too old.
+        Commands come alone; messages of one sender come together, and so does everything that is too old. A batch
+        that was interrupted comes again as it was, with what steered its turn and without anything newer.
         """
         first = self._items[0]
         assert isinstance(first, Waiting)
@@ -136,7 +136,18 @@ class WaitingLine:
         return found, old
 
     def _fresh(self, first: Waiting, now: datetime) -> list[Waiting]:
+        if first.accepted.attempts:
+            return self._interrupted(first)
         return self._answerable(now) if self.rules.debounce else [first]
+
+    def _interrupted(self, first: Waiting) -> list[Waiting]:
+        """Return the batch whose turn was cut off, wherever its messages stand in the line."""
+        turn = first.accepted.interrupted_turn
+        return [
+            one
+            for one in self._items
+            if one is first or (turn and isinstance(one, Waiting) and one.accepted.interrupted_turn == turn)
+        ]
 
     def ahead(self, now: datetime) -> list[Accepted]:
         """What the next turn is for as things stand, left where it is; nothing where that is too old."""
