@@ -19,6 +19,8 @@ NAME_LIMIT = 64
 _PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 NO_TEXT = "[no text]"
 """Stands for a message of blanks, which providers refuse."""
+GOES_ON = "[The conversation goes on]"
+"""Stands where a provider wants a user message and nobody wrote one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) ->
     if opening is None:
         if style.first_assistant or not shown or shown[0].message["role"] == "user":
             return shown
-        return (Shown({"role": "user", "content": "[The conversation goes on]"}, ()), *shown)
+        return (Shown({"role": "user", "content": GOES_ON}, ()), *shown)
     line = anchor_line(opening)
     if style.first_assistant:
         return (Shown({"role": "assistant", "content": line}, (opening.id,)), *shown)
@@ -156,6 +158,13 @@ def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) ->
         return (Shown({"role": "user", "content": line}, (opening.id,)), *shown)
     joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
     return (Shown(joined, (opening.id, *first.ids)), *shown[1:])
+
+
+def answerable(shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """Put a user message at the end if the last word is the assistant's, or if there is none."""
+    if shown and shown[-1].message["role"] != "assistant":
+        return shown
+    return (*shown, Shown({"role": "user", "content": GOES_ON}, ()))
 
 
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:

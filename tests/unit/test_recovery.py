@@ -219,6 +219,20 @@ async def test_a_batch_is_known_from_the_bookkeeping_anchor(store: TapeStore) ->
         assert len({result.turn for result in results}) == 1
 
 
+@pytest.mark.law("T12")
+async def test_a_request_for_a_message_before_an_answer_does_not_end_with_that_answer(store: TapeStore) -> None:
+    """A version before did not record which turn an open message was interrupted in: such messages run alone."""
+    await cut_off_batch(store)
+    async with running(store, ScriptedModel(), JOINED, life="second") as bench:
+        recovered = await bench.recover()
+        apart = [replace(owed, interrupted_turn="") for owed in recovered.open]
+        async with asyncio.timeout(WAIT):
+            for one in bench.line.take_up(replace(recovered, open=tuple(apart))):
+                await one
+        assert len(bench.requests) == 3
+        assert {request.messages[-1]["role"] for request in bench.requests} <= {"user", "tool"}
+
+
 async def test_after_giving_up_the_next_message_is_answered(store: TapeStore) -> None:
     for life in ("first", "second"):
         await _begun_again(store, life)
