@@ -17,7 +17,7 @@ from bubbot.model import ModelRequest
 from bubbot.runtime.commands import unknown, usage
 from bubbot.runtime.compose import Composer, pictured, rebuilt
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
-from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import Span, Spans, TapeQuery, Whole, Window, inside
 from bubbot.texts import Texts
@@ -240,21 +240,42 @@ def _explained(found: Explanation) -> str:
     answer = f"entry {found.answer}" if found.answer else "no answer"
     lines = [f"turn {found.turn} (entries {found.first} to {found.last}): {found.status}, {answer}"]
     for entry_id, step in found.steps:
-        usage_data = step.get("usage", {})
-        tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
-        shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
-        cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
-        lines.append(
-            f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {step['model']}, {tokens}, "
-            f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
-        )
-        if "error" in step:
-            lines.append(f"  {step['error']}")
+        lines += _explained_step(entry_id, step)
     lines += [f"tool {name} (entry {entry_id})" for entry_id, name in found.tools]
     lines += [f"error {kind} (entry {entry_id}): {message}" for entry_id, kind, message in found.errors]
     if found.steps:
         lines.append(",why yes prints the last request as it was sent")
     return "\n".join(lines)
+
+
+def _explained_step(entry_id: int, step: JsonObject) -> list[str]:
+    """Say which model was asked, which answered, what failed on the way and why, and what it took."""
+    usage_data = step.get("usage", {})
+    tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
+    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
+    cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
+    answered = step.get("answered", step["model"])
+    models = step["model"] if answered == step["model"] else f"{step['model']} asked, {answered} answered"
+    failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
+    head = (
+        f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {models}, {tokens}, {_cost(step)}, "
+        f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
+    )
+    lines = [head]
+    lines += [f"  {call['model']} failed after {call['elapsed_ms']} ms: {call['error']}" for call in failed]
+    if "error" in step and step["error"] not in [call["error"] for call in failed]:
+        lines.append(f"  {step['error']}")
+    return lines
+
+
+def _cost(step: JsonObject) -> str:
+    """The cost of a step in words. Steps of earlier versions know what the model said, if it said anything."""
+    if step.get("attempts") == ():
+        return "no model asked"
+    cost = step.get("cost", step.get("usage", {}).get("cost"))
+    if not isinstance(cost, int | float):
+        return "cost unknown"
+    return f"cost {cost:.9f}".rstrip("0").rstrip(".") + " USD"
 
 
 async def _request(turn: Turn, found: Explanation) -> str:
