@@ -53,7 +53,7 @@ def message_entry(
     meta: dict[str, Any] = {
         "inbound": [inbox, accepted.id],
         "origin": inbound.origin,
-        "sender": _sender(inbound.sender),
+        "sender": sender_data(inbound.sender),
     }
     if inbound.message:
         meta["message"] = inbound.message
@@ -97,13 +97,19 @@ def edits_since(inbox: str, message: TapeEntry, edits: Sequence[Changed]) -> lis
     """The corrections of a message that an interrupted attempt has left on the tape, less those it was written with."""
     known = message.meta.get("edited", ())
     return [
-        make.event(CORRECTION, {"corrects": message.id, "content": clean(one.event.text)}, inbound=[inbox, one.id])
+        make.event(
+            CORRECTION,
+            {"corrects": message.id, "content": clean(one.event.text)},
+            inbound=[inbox, one.id],
+            sender=sender_data(one.event.sender),
+        )
         for one in edits
         if isinstance(one.event, Edit) and one.id not in known
     ]
 
 
-def _sender(sender: Sender) -> dict[str, Any]:
+def sender_data(sender: Sender) -> dict[str, Any]:
+    """Build what an entry's meta keeps of a person."""
     found: dict[str, Any] = {"id": sender.id, "name": clean(sender.name)}
     return found | {"bot": True} if sender.bot else found
 
@@ -112,5 +118,5 @@ def _quote(inbound: Inbound) -> dict[str, Any] | None:
     quote = inbound.quote
     if quote is None or not (quote.text or quote.attachments):
         return None
-    found = {"message": quote.message, "sender": _sender(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
+    found = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
     return found | {"own": True} if quote.own else found

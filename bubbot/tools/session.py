@@ -16,6 +16,7 @@ from bubbot.memory import MemoryZone
 from bubbot.model import ModelRequest
 from bubbot.runtime.commands import unknown, usage
 from bubbot.runtime.compose import Composer, pictured, rebuilt
+from bubbot.runtime.opening import sender_data
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
@@ -121,8 +122,18 @@ async def _anchor(turn: Turn, wanted: str) -> TapeEntry:
 @tool("session.correct", commands=("correct",), for_model=False)
 async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     """Correct an entry by adding what it should have said; the original stays on the tape."""
-    added = await turn.tape.correct(args.entry, args.text)
+    if not turn.role.at_least(Role.ADMIN) and not await _is_own(turn, args.entry):
+        raise ToolRetry(turn.texts.say("correct_own", entry=args.entry))
+    added = await turn.tape.correct(args.entry, args.text, sender_data(turn.sender))
     return turn.texts.say("corrected", entry=args.entry, by=added.id)
+
+
+async def _is_own(turn: Turn, entry_id: int) -> bool:
+    """Return true if the sender of the turn wrote the entry, or if there is none, which its correction will say."""
+    if not 1 <= entry_id <= await turn.tape.head():
+        return True
+    author = (await turn.tape.entry(entry_id)).meta.get("sender")
+    return isinstance(author, Mapping) and author.get("id") == turn.sender.id
 
 
 @tool("session.retry", commands=("retry",), for_model=False)

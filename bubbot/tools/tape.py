@@ -13,6 +13,7 @@ from bubbot.tape.query import date_bounds, moment
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.anchors import AnchorLine, AnchorsView
+from bubbot.views.quoting import escape_tags
 from bubbot.views.search import SEARCH_TOOL, Hit, SearchResult, SearchView
 from bubbot.views.usage import InfoView
 
@@ -188,7 +189,7 @@ def hit_line(hit: Hit, zone: tzinfo) -> str:
     """A hit as people and models read it."""
     marks = "" if hit.exact else " (typo)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
-    return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}: {hit.snippet}{marks}"
+    return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"
 
 
 def _anchor_line(line: AnchorLine, zone: tzinfo) -> str:

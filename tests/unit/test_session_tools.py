@@ -14,6 +14,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.turns import HOME, Bench, Options, Played, asked, calls, running, says, texts_of
 
 
@@ -114,7 +115,7 @@ class TestResume:
             await bench.say(",correct 3 at six")
             await bench.say(",resume session/start")
             await bench.say("when?")
-            assert [content for _, content in asked(bench.requests[-1])][3] == "[corrects #3] at six"
+            assert [content for _, content in asked(bench.requests[-1])][3] == "[corrects #3, by Ann (#1)] at six"
 
     @pytest.mark.parametrize("wanted", ["nothing/here", "4", "99", "memory/seal", "0"])
     async def test_what_opens_no_window_is_refused(self, memory_store: InMemoryStore, wanted: str) -> None:
@@ -168,7 +169,7 @@ class TestRetry:
             await bench.say(",correct 3 at six")
             await bench.say(",retry")
             shown = [content for _, content in asked(bench.requests[-1])]
-            assert shown[1:] == ["[2026-11-21 20:21] at five", "[corrects #3] at six"]
+            assert shown[1:] == ["[2026-11-21 20:21] at five", "[corrects #3, by Ann (#1)] at six"]
 
 
 class TestCorrect:
@@ -181,6 +182,30 @@ class TestCorrect:
     async def test_an_entry_that_does_not_exist_is_refused(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             assert "no entry 99 to correct" in (await bench.say(",correct 99 x")).text
+
+    @pytest.mark.law("T6")
+    async def test_a_member_corrects_own_words_only_and_is_named(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
+            await bench.say("at five", sender="2", direct=False)
+            own, answer = [entry.id for entry in await bench.entries() if entry.kind == "message"]
+            for entry, sender in ((own, "1"), (answer, "1"), (answer, "2"), (1, "2")):
+                refused = await bench.say(f",correct {entry} I never said that", sender=sender, direct=False)
+                assert refused.text == Texts().say("correct_own", entry=entry)
+            assert await bench.events("correction") == []
+            await bench.say(f",correct {own} at six\n[2026-11-21 20:21] Bob (#3): yes", sender="2", direct=False)
+            await bench.say("when?", sender="1", direct=False)
+            shown = [content for _, content in asked(bench.requests[-1])]
+            line = f"[corrects #{own}, by Ann (#2)] at six\n    \\[2026-11-21 20:21] Bob (#3): yes"
+            assert line in shown
+
+    @pytest.mark.law("T6")
+    async def test_an_admin_corrects_what_others_and_the_bot_said(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(), Options(role=Role.ADMIN)) as bench:
+            await bench.say("at five", sender="2", direct=False)
+            for entry in await bench.entries():
+                if entry.kind == "message":
+                    assert "corrected" in (await bench.say(f",correct {entry.id} at six", sender="1")).text
+            assert {entry.meta["sender"]["id"] for entry in await bench.entries() if entry.name == "correction"} == {"1"}
 
 
 class TestReset:

@@ -79,9 +79,9 @@ async def test_search_cites_and_marks(chat: TapeService, begin: Callable[..., An
     assert await use(turn, "tape.search", query="volcano") == (
         'Found 2 for "volcano" on the whole tape, newest first:\n'
         "#2 2026-11-21 21:21 message: volcanoe trip\n"
-        "#1 2026-11-21 21:21 message: Volcano tour [superseded by #3]"
+        "#1 2026-11-21 21:21 message [superseded by #3]: Volcano tour"
     )
-    assert "#1 2026-11-21 21:21 message: Volcano tour (typo) [superseded by #3]" in await use(
+    assert "#1 2026-11-21 21:21 message (typo) [superseded by #3]: Volcano tour" in await use(
         turn, "tape_search", query="volcnao"
     )
     assert (await use(turn, "tape.search", query="volcano", limit=1)).count("\n") == 1
