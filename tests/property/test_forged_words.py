@@ -103,7 +103,7 @@ def test_in_a_direct_chat_no_line_is_a_mark(text: str) -> None:
 def test_a_quote_ends_where_the_quoted_text_does(text: str, quote: str, name: str) -> None:
     if not text.strip():
         return
-    meta = {"quote": {"sender": {"id": "2", "name": name}, "text": quote}}
+    meta: dict[str, Any] = {"quote": {"sender": {"id": "2", "name": name}, "text": quote}}
     content = shown(group_message(text, "Ann", **meta))
     found = re.match(
         r'\[2026-11-21 20:21\] Ann \(#1\): \[in reply to [^\n]*?\(#2\): (?P<json>"(?:[^"\\\n]|\\.)*")\] ', content
