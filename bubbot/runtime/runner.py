@@ -166,6 +166,8 @@ class ModelRunner:
         await turn.tape.append([said, make.event(STEP, facts)])
         if answer.empty:
             raise ModelAnsweredNothing
+        if reply.finish == "length" and not answer.silent:
+            return replace(answer, text=f"{answer.text}\n\n{turn.texts.say('answer_cut')}")
         return answer
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: Repeats) -> None:

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Literal
 
 from bubbot.channel import Deletion, Edit, Inbound
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
 from bubbot.turn import SCHEDULED, Accepted, Changed, TurnResult
@@ -71,6 +71,12 @@ class WaitingLine:
     def messages(self) -> int:
         """How many messages wait; changes are not counted."""
         return sum(isinstance(one, Waiting) for one in self._items)
+
+    @property
+    def stoppable(self) -> int:
+        """How many messages wait whose turn somebody may stop."""
+        waiting = (one for one in self._items if isinstance(one, Waiting))
+        return sum(not is_overtaking(one.accepted.inbound.text) for one in waiting)
 
     def add(self, item: Waiting | Changed) -> None:
         """Puts it at the end."""

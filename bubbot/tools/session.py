@@ -24,6 +24,7 @@ from bubbot.tape.query import Span, Spans, TapeQuery, Whole, Window, inside
 from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Rerun, Tool, ToolArgs, Toolbox, tool
 from bubbot.turn import Turn
+from bubbot.views.context import VERSION
 from bubbot.views.inbox import SessionTraceView
 from bubbot.views.selectors import correction_of
 from bubbot.views.why import Explanation, TurnSpansView, WhyView
@@ -170,10 +171,12 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str], forget:
             memory = MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
             path = export(turn.session, await memory.export())
             name = await turn.tape.reset(archive=True)
+            await memory.ensure()  # in the new tape: a session has a memory zone from its first entry on
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
             await turn.tape.reset(archive=False, also=await _traces(turn, traces))
+            await MemoryZone(turn.tape, now=turn.now, zone=turn.zone).ensure()
             return turn.texts.say("erased", count=head)
         return turn.texts.say("reset_asks", count=head)
 
@@ -302,6 +305,8 @@ async def _request(turn: Turn, found: Explanation) -> str:
     request = await asyncio.to_thread(again)  # the whole tape is gone through, and let go of, beside the event loop
     same = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the one that was sent, byte for byte" if same else "NOT equal to the one that was sent"
+    if not same and step["view"].get("version", 1) != VERSION:
+        verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
     # Printed with the digests of images: what is printed goes onto the tape, where their bytes have no place.
     return f"{request.as_bytes().decode()}\n[{verdict}]"
 

@@ -136,7 +136,7 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
         "next_steps": list(args.next_steps),
         "source_ids": list(args.source_ids),
     }
-    state = {key: value for key, value in given.items() if value} | {"owner": _owner(turn.origin)}
+    state = {key: value for key, value in given.items() if value} | {"owner": _owner(turn)}
     try:
         check_state(state, await turn.tape.head())
     except EntryInvalid as error:
@@ -145,11 +145,12 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     return turn.texts.say("handed_off", name=name)
 
 
-def _owner(origin: str) -> str:
-    """Who owns the next phase, as the handoff contract names it: `human`, `agent`, or an agent's name."""
-    if origin == "human":
-        return origin
-    return origin.removeprefix("agent:") if origin.startswith("agent:") else "agent"
+def _owner(turn: Turn) -> str:
+    """Return who asked for the handoff, as its contract names it: `human` for a command that a person typed, `agent`
+    for a call of the model, or an agent's name."""
+    if turn.origin.startswith("agent:"):
+        return turn.origin.removeprefix("agent:")
+    return "human" if turn.origin == "human" and turn.runs_command else "agent"
 
 
 def _dates(args: SearchArgs, zone: tzinfo) -> tuple[datetime | None, datetime | None]:

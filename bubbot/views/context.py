@@ -13,13 +13,15 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import After, Opening, Slice, TapeQuery, Whole, Window
 from bubbot.tape.view import Found
 from bubbot.views.compact import cut_at
-from bubbot.views.selectors import Shown, Style, answerable, opened, select
+from bubbot.views.selectors import Shown, Style, answerable, is_shown, opened, select
 from bubbot.views.summary import hint_at
 
 CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
 
 SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
+VERSION = 2
+"""How messages are written; recorded with each step. A request of another version cannot be built again byte for byte."""
 COMPACTING = ("compact", "summary")
 """Those that keep to a budget."""
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
@@ -70,7 +72,8 @@ class ContextView:
         zone = self.style.stamps
         style = {name: getattr(self.style, name) for name in Style.__slots__}
         style["stamps"] = None if zone is None else str(zone)
-        return {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.asking}
+        data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.asking}
+        return {**data, "version": VERSION}
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ContextView:
@@ -111,7 +114,7 @@ class ContextView:
         return Context(answerable(shown) if self.asking else shown, new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
-        if self.selector not in ("window", *COMPACTING) or not opening:
+        if self.selector not in ("window", *COMPACTING) or not opening or not is_shown(opening[0]):
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 

@@ -96,14 +96,19 @@ class _Selected:
         rest = entries[size:]
         if entries[1:size] != self.after or any(entry.kind in _PAIRED or correction_of(entry) for entry in rest):
             return None
-        said = [entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden]
+        said = [
+            entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden and is_shown(entry)
+        ]
         more = [one for entry in said if not entry.erased for one in _said(entry, stamps)]
         return _Selected(entries[1:], self.hidden, (*self.shown, *more))
 
 
 def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected:
     corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
-    hidden = frozenset(data["corrects"] for data in corrections.values() if data.get("hide"))
+    hidden = frozenset(
+        [data["corrects"] for data in corrections.values() if data.get("hide")]
+        + [entry.id for entry in entries if not is_shown(entry)]
+    )
     exchanges = paired(entries, hidden)
     shown: list[Shown] = []
     for entry in entries:
@@ -137,6 +142,11 @@ def _seen(shown: tuple[Shown, ...], style: Style) -> tuple[Shown, ...]:
         message = limited(one.message, place, places, sees=style.images > 0)
         seen.append(one if message is one.message else Shown(message, one.ids))
     return tuple(seen)
+
+
+def is_shown(entry: TapeEntry) -> bool:
+    """Return false for an entry whose meta keeps it out of every context."""
+    return entry.meta.get("context") is not False
 
 
 def correction_of(entry: TapeEntry) -> JsonObject | None:

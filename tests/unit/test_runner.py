@@ -15,6 +15,7 @@ from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
 from tests.turns import HOME, Options, Played, Replying, asked, calls, replying, running, says, texts_of
@@ -116,6 +117,20 @@ class TestOverflow:
         model = Played({"error": "overflow", "message": "bad \ud83d"}, says("ok"))
         async with running(memory_store, model) as bench:
             assert (await bench.say("long")).text == "ok"
+
+
+class TestAnAnswerThatIsCut:
+    @pytest.mark.parametrize("texts", [Texts("en"), Texts("zh")])
+    async def test_people_are_told_and_the_tape_keeps_what_the_model_said(
+        self, memory_store: InMemoryStore, texts: Texts
+    ) -> None:
+        model = replying(ModelReply("Once upon a", finish="length"), ModelReply("a time"))
+        async with running(memory_store, model, Options(texts=texts)) as bench:
+            told = (await bench.say("tell me")).text
+            assert told == f"Once upon a\n\n{texts.say('answer_cut')}"
+            assert bench.channel.texts == [told]
+            assert texts_of(await bench.entries(), "assistant") == ["Once upon a"]
+            assert (await bench.say("go on")).text == "a time"
 
 
 class TestAttempts:

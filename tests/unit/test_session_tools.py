@@ -15,6 +15,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.views.memory import MemoryView
 from tests.turns import HOME, Bench, Options, Played, asked, calls, running, says, texts_of
 
 
@@ -205,7 +206,18 @@ class TestCorrect:
             for entry in await bench.entries():
                 if entry.kind == "message":
                     assert "corrected" in (await bench.say(f",correct {entry.id} at six", sender="1")).text
-            assert {entry.meta["sender"]["id"] for entry in await bench.entries() if entry.name == "correction"} == {"1"}
+            assert {entry.meta["sender"]["id"] for entry in await bench.entries() if entry.name == "correction"} == {
+                "1"
+            }
+
+
+async def test_a_handoff_is_owned_by_who_asked_for_it(memory_store: InMemoryStore) -> None:
+    model = Played(calls("tape_handoff", name="phase/two"), says("ok"))
+    async with running(memory_store, model) as bench:
+        await bench.say(",handoff phase/one what we know")
+        await bench.say("go on")
+        owners = {entry.name: entry.payload["state"]["owner"] for entry in await bench.entries() if entry.opens_window}
+        assert owners == {"session/start": "human", "phase/one": "human", "phase/two": "agent"}
 
 
 class TestReset:
@@ -235,6 +247,14 @@ class TestReset:
             assert texts_of(await bench.entries(), "user") == []
             assert (await bench.say("hello")).text == "fresh"
             assert await last_shown(bench) == ["hello"]
+
+    @pytest.mark.parametrize("how", ["archive", "erase"])
+    async def test_the_new_tape_has_an_empty_memory_at_once(self, store: TapeStore, how: str) -> None:
+        async with running(store, Played(*self.MODEL)) as bench:
+            await self.told(bench)
+            await bench.say(f",reset {how}")
+            snapshot = await bench.tape().read(MemoryView())
+            assert (snapshot.empty, snapshot.version) == (True, 1)
 
     async def test_archive_writes_the_memory_to_a_file_before(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played(*self.MODEL)) as bench:
