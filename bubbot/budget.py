@@ -118,6 +118,8 @@ class Call:
     heard: int = 0
     reply: ModelReply | None = None
     status: str = "failed"
+    cost_nanousd: int | None = None
+    """What it cost, once it is over; None if nobody knows the price."""
 
     def usage(self) -> tuple[Usage, bool]:
         """The tokens, and whether they are an estimate. What was cut off is reckoned by what was heard of it; a call
@@ -294,6 +296,7 @@ class Budget:
     def _settle(self, made: Call) -> None:
         """Counts at once what the call took, and has the fact of it written."""
         took, fact = self._took(made)
+        made.cost_nanousd = took.nano
         self._books.take([fact])
         self._release(took)
         self.settled(took, made.status)

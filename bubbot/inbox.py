@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from bubbot.channel import Deletion, Edit, Inbound, Known, Moved, Reaction, Unparsed
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.service import NewId, TapeService
 from bubbot.turn import Accepted, Changed
 from bubbot.views.bookkeeping import MarkView, mark_anchor
@@ -154,9 +154,15 @@ class Inbox:
             return
         self._unmarked = 0
         head = await self._tape.head()
-        still = [{"id": one.id, "attempts": one.attempts} for one in await self.open() if one.id <= head]
+        still = [_open_item(one) for one in await self.open() if one.id <= head]
         still += [{"id": one.id, "attempts": 0} for one in await self.changes() if one.id <= head]
         await self._tape.append([mark_anchor(MARK, head, still)])
+
+
+def _open_item(accepted: Accepted) -> JsonObject:
+    """Build what a bookkeeping anchor keeps of an open inbound."""
+    item: JsonObject = {"id": accepted.id, "attempts": accepted.attempts}
+    return {**item, "turn": accepted.interrupted_turn} if accepted.interrupted_turn else item
 
 
 def began_anew(time: str, restore: int) -> TapeEntry:

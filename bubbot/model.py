@@ -173,7 +173,28 @@ class ModelReply:
     replay: JsonObject | None = None
 
 
-ModelEvent: TypeAlias = TextDelta | ModelReply
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """One call to a provider that failed, for a model that asks again or asks another one.
+
+    Attributes:
+        model: the name of the model that was asked.
+        kind: the error's kind, such as `model_unavailable`.
+        error: what went wrong, without secrets.
+        elapsed: seconds the call took.
+        wait: seconds until the next call.
+        next_model: the model that is asked then; empty if this was the last call.
+    """
+
+    model: str
+    kind: str
+    error: str
+    elapsed: float
+    wait: float = 0.0
+    next_model: str = ""
+
+
+ModelEvent: TypeAlias = TextDelta | FailedCall | ModelReply
 
 
 class Model(Protocol):
@@ -190,7 +211,8 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yields text deltas, then exactly one `ModelReply`, then ends.
+        """Yields text deltas, then exactly one `ModelReply`, then ends. One that asks again, or asks another model,
+        yields a `FailedCall` for each call that failed; the runner records them.
 
         Raises a `ModelError` where the provider failed; a stream that ends without a reply is the same as
         `ModelUnavailable`. Closing the iterator early cancels the call. Never writes to a tape.

@@ -21,11 +21,19 @@ Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An inbound that is a fact: its id on the inbox tape, and how many turns have been begun for it."""
+    """An inbound that is a fact.
+
+    Attributes:
+        id: its id on the inbox tape.
+        attempts: turns that were begun for it and cut off.
+        interrupted_turn: the id of the last one; all inbounds that share it are taken up again together. Empty if
+            there is none, or if nobody recorded it.
+    """
 
     id: int
     inbound: Inbound
     attempts: int = 0
+    interrupted_turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Turn:
     messages that came since and may steer the turn; it is called between two steps. `texts` are the bot's own sentences in
     the language of the chat. `files` are sent with the answer; `notices` are sentences of the bot that stand before it.
     Of a scheduled turn: the id of its `job`, `seconds` it may take (0: any), `fixed`, the text that it says in place of an answer, and
-    whether it `may_schedule`.
+    whether it `may_schedule`. `runs_command`: a command is being carried out, not a call of the model.
     """
 
     id: str
@@ -71,6 +79,7 @@ class Turn:
     seconds: float = 0.0
     fixed: str | None = None
     may_schedule: bool = True
+    runs_command: bool = False
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Opens a new window once the running step's results are on the tape (T7)."""

@@ -31,7 +31,7 @@ from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.link import ChannelLink
 from bubbot.runtime.report import Report, no_report
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.supervise import whole
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 64
 """Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster is made to wait."""
-OVERTAKING = (",stop", ",status")
-"""Commands that do not wait for the turn under way."""
 
 Given = TypeVar("Given")
 Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | Stop)
@@ -172,7 +170,7 @@ class InboundGate:
         if not running:
             self._told_dropped.discard(inbound.session)
         if (running or waiting) and not self._runtime.too_old(inbound):
-            if inbound.text.strip() in OVERTAKING:
+            if is_overtaking(inbound.text):
                 return await whole(self._overtake(inbound, running=running, waiting=waiting))
             if running and self._link.rules.busy == "drop" and not is_command(inbound.text):
                 return await whole(self._drop(inbound))

@@ -21,6 +21,7 @@ from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnava
 from bubbot.log import Redactor, redact
 from bubbot.model import (
     Count,
+    FailedCall,
     Model,
     ModelEvent,
     ModelOptions,
@@ -100,18 +101,18 @@ class LitellmModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See `Model.stream`. Fallback models are asked where one is not there or wants less, before any text."""
-        for place, target in enumerate(self._targets):
+        for target, fallback in zip(self._targets, (*self._targets[1:], ""), strict=True):
             said = False
             try:
-                async with aclosing(self._repeated(target, request)) as events:
+                async with aclosing(self._repeated(target, request, fallback)) as events:
                     async for event in events:
-                        said = True
+                        said = said or not isinstance(event, FailedCall)
                         yield event
                 return
             except (ModelUnavailable, ModelRateLimited) as error:
-                if said or place + 1 == len(self._targets):
+                if said or not fallback:
                     raise
-                self._tell("model.fallback", error, next=self._targets[place + 1])
+                self._tell("model.fallback", error, next=fallback)
 
     async def count(self, request: ModelRequest) -> Count | None:
         """See `Counts.count`: for models of OpenAI at its own address; None for all others."""
@@ -163,19 +164,25 @@ class LitellmModel:
                     await client.close()
                 clients.pop(key)
 
-    async def _repeated(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """One model, asked again while that can help and nothing of its answer was handed on."""
+    async def _repeated(self, target: str, request: ModelRequest, fallback: str) -> AsyncGenerator[ModelEvent, None]:
+        """One model, asked again while that can help and nothing of its answer was handed on. Each failure is
+        yielded; `fallback` is who is asked when this one has failed for good."""
+        loop = asyncio.get_running_loop()
         for attempt in range(self._limits.retries + 1):
-            said = False
+            said, started = False, loop.time()
             try:
                 async with aclosing(self._once(target, request)) as events:
                     async for event in events:
                         said = True
                         yield event
                 return
-            except (ModelUnavailable, ModelRateLimited) as error:
-                wait = self._wait(error, attempt)
-                if said or wait is None or attempt == self._limits.retries:
+            except ModelError as error:
+                wait, then = None, ""
+                if isinstance(error, (ModelUnavailable, ModelRateLimited)) and not said:
+                    wait = self._wait(error, attempt) if attempt < self._limits.retries else None
+                    then = fallback if wait is None else target
+                yield FailedCall(target, error.kind, str(error), loop.time() - started, wait or 0.0, then)
+                if wait is None:
                     raise
                 self._tell("model.retry", error, seconds=f"{wait:.2f}")
             await self._sleep(wait)

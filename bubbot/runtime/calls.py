@@ -23,6 +23,8 @@ PAGE = 8_000
 """Characters that `result.read` shows at once, unless it is asked for fewer."""
 PAGE_FRAME = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
+TAIL_SHARE = 4
+"""Of what is shown of a long result, one part in so many is its end."""
 REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
 
@@ -116,7 +118,8 @@ class CallRunner:
         return output
 
     async def shown(self, tape: TapeHandle, text: str) -> str:
-        """The text as a model is shown it: a long one is kept whole beside the tape and cut, with a pointer."""
+        """The text as a model is shown it: of a long one head and tail within the limit, between them a pointer to
+        the whole, which is kept beside the tape."""
         text = clean(text)
         limit = self._settings.result_limit
         if len(text) <= limit:
@@ -124,10 +127,14 @@ class CallRunner:
         handle = await tape.put_blob(text.encode())
         page = max(limit - PAGE_FRAME, limit // 4)
         size = f", limit={page}" if page < PAGE else ""
-        return (
-            f"{text[: limit // 2]}\n… [cut: {len(text)} characters in all; "
-            f'read on with result_read(handle="{handle}", offset={limit // 2}{size})]'
-        )
+
+        def mark(offset: int) -> str:
+            pointer = f'result_read(handle="{handle}", offset={offset}{size})'
+            return f"\n… [cut: {len(text)} characters in all; read on with {pointer}]"
+
+        room = max(limit - len(mark(len(text))) - 1, limit // 4)
+        tail = room // TAIL_SHARE
+        return f"{text[: room - tail]}{mark(room - tail)}\n{text[len(text) - tail :]}"
 
 
 def clean(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bubbot.channel import Deletion, Edit, Inbound, Reaction
 from bubbot.runtime.calls import clean
-from bubbot.runtime.opening import message_entry
+from bubbot.runtime.opening import message_entry, sender_data
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
@@ -29,6 +29,7 @@ async def change_entries(tape: TapeHandle, inbox: str, changed: Changed) -> tupl
     if isinstance(change, Edit):
         if target is None:
             return [], "unknown"
+        meta["sender"] = sender_data(change.sender)
         return [make.event(CORRECTION, {"corrects": target, "content": clean(change.text)}, **meta)], "applied"
     if isinstance(change, Deletion):
         if target is None:
@@ -38,7 +39,7 @@ async def change_entries(tape: TapeHandle, inbox: str, changed: Changed) -> tupl
 
 
 def _reaction(change: Reaction, target: int | None) -> dict[str, Any]:
-    who = {"id": change.sender.id, "name": clean(change.sender.name)}
+    who = sender_data(change.sender)
     data = {"message": change.message, "emojis": [clean(one) for one in change.emojis], "sender": who}
     return data if target is None else {**data, "entry": target}
 

@@ -67,12 +67,15 @@ class CommandRunner:
             if not turn.role.at_least(tool.role):
                 needed, role = turn.texts.role(tool.role), turn.texts.role(turn.role)
                 raise CommandError(turn.texts.say("not_allowed", command=name, needed=needed, role=role))
+            turn.runs_command = True
             output = await self._calls.invoke(turn, tool, args)
         except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # the tool call: what a command raises goes to the model
             log.info("a command raised", exc_info=True, extra={"action": "command.raised", "command": name})
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
+        finally:
+            turn.runs_command = False
         if isinstance(output, Rerun):
             return CommandOutcome(name, "ok", output.text, rerun=True)
         return CommandOutcome(name, "ok", clean(output))

@@ -90,7 +90,7 @@ class Composer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        view = ContextView(selector, style, budget)
+        view = ContextView(selector, style, budget, asking=bool(turn.message_ids))
         context = await turn.tape.read(view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await pictured(request, turn.tape.get_blob)

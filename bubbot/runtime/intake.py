@@ -26,6 +26,8 @@ from bubbot.turn import Accepted
 from bubbot.views.attachments import FILE, IMAGE, bytes_text
 from bubbot.views.budget import Payer, person
 from bubbot.views.compact import estimate_tokens
+from bubbot.views.quoting import label
+from bubbot.views.selectors import OWN
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +155,7 @@ class Intake:
         reason = _line(reason, REASON_LIMIT).rstrip(".")
         log.info("an attachment %s: %s", what, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
-        part = {"type": "text", "text": f"[attachment {name} {what}: {reason}]"}
+        part = {"type": "text", "text": f"[attachment {name} {what}: {reason}]", OWN: True}
         return Taken(
             [part], [make.event(FAILED, fact)], [self._texts.say("attachment_failed", name=name, reason=reason)]
         )
@@ -248,7 +250,7 @@ def unfetched(attachment: Attachment) -> JsonObject:
     note = _line(attachment.note, NOTE_LIMIT)
     label = " ".join(word for word in words if word) if attachment.reference or not note else ""
     text = ", ".join(word for word in (label, note, "not fetched" if attachment.reference else "") if word)
-    return {"type": "text", "text": f"[{text}]"}
+    return {"type": "text", "text": f"[{text}]", OWN: True}
 
 
 def _too_large(size: int, limit: int) -> str:
@@ -295,15 +297,14 @@ def _text_of(part: JsonObject, data: bytes) -> str | None:
 
 def file_name(name: str) -> str:
     """A file name on one line, without folders and brackets: it is shown within brackets."""
-    last = name.replace("\\", "/").rpartition("/")[2]
-    name = _line("".join("_" if char in "[]" else char for char in last), 10_000)
+    name = _line(name.replace("\\", "/").rpartition("/")[2], 10_000)
     stem, dot, suffix = name.rpartition(".")
     return name if len(name) <= NAME_LIMIT else f"{(stem or suffix)[: NAME_LIMIT - 12]}…{dot}{suffix[:10]}"
 
 
 def _line(text: str, limit: int) -> str:
-    """A text on one line, without control characters."""
-    return " ".join("".join(char if char.isprintable() else " " for char in clean(text)).split())[:limit]
+    """A text on one line that stays within its brackets."""
+    return label(clean(text), limit)
 
 
 _SOUND = {"audio/mpeg": ".mp3", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a", "audio/wav": ".wav", "audio/x-wav": ".wav",

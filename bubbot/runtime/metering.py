@@ -11,7 +11,7 @@ from typing import Protocol
 from bubbot.budget import Budget, Call
 from bubbot.channel import Outbound
 from bubbot.errors import BudgetSpent, ModelNotAsked, TooManyMessages
-from bubbot.model import Model, ModelReply, TextDelta
+from bubbot.model import NANO, Model, ModelReply, TextDelta
 from bubbot.rates import Rates
 from bubbot.runtime.calls import clean
 from bubbot.runtime.compose import Composed, fixed_tokens
@@ -41,6 +41,11 @@ class Heard(Protocol):
         """The answer is whole."""
         ...
 
+    @property
+    def cost(self) -> float | None:
+        """US dollars that the call took, once it is over; None if nobody knows its price."""
+        ...
+
 
 class Meter(Protocol):
     """Reserves what model calls take."""
@@ -54,11 +59,15 @@ class Meter(Protocol):
 
 
 class _Unheard:
+    def __init__(self) -> None:
+        self.cost: float | None = None
+
     def text(self, delta: TextDelta) -> None:
         """Nobody counts."""
 
     def reply(self, reply: ModelReply) -> None:
-        """Nobody counts."""
+        """Nobody counts; a model may know what it cost."""
+        self.cost = reply.usage.cost
 
 
 class Unmetered:
@@ -86,6 +95,11 @@ class _Listening:
     def reply(self, reply: ModelReply) -> None:
         self._call.heard = max(self._call.heard, estimate_tokens(reply.text) if reply.text else 0)
         self._call.reply = reply
+
+    @property
+    def cost(self) -> float | None:
+        nano = self._call.cost_nanousd
+        return None if nano is None else nano / NANO
 
 
 class _Metered(AbstractAsyncContextManager[Heard]):

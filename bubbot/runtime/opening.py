@@ -18,13 +18,21 @@ QUOTE_LIMIT = 2_000
 """Characters of a quoted message that are kept with the one that quotes it."""
 
 
-def turn_start(session: str, inbox: str, batch: Sequence[Accepted]) -> TapeEntry:
-    """The event that names every inbound the turn answers."""
-    data = {
+def turn_start(session: str, inbox: str, batch: Sequence[Accepted], cited: Sequence[int] = ()) -> TapeEntry:
+    """Build the event that names every inbound the turn answers.
+
+    Args:
+        cited: message entries that an interrupted attempt left on the tape; the turn answers these.
+    """
+    data: dict[str, Any] = {
         "attempt": max(one.attempts for one in batch) + 1,
         "session": session,
         "inbounds": [[inbox, one.id] for one in batch],
     }
+    if cited:
+        data["messages"] = list(cited)
+    if interrupted := next((one.interrupted_turn for one in batch if one.interrupted_turn), ""):
+        data["again"] = interrupted
     return make.event("turn/start", data)
 
 
@@ -45,7 +53,7 @@ def message_entry(
     meta: dict[str, Any] = {
         "inbound": [inbox, accepted.id],
         "origin": inbound.origin,
-        "sender": _sender(inbound.sender),
+        "sender": sender_data(inbound.sender),
     }
     if inbound.message:
         meta["message"] = inbound.message
@@ -89,13 +97,19 @@ def edits_since(inbox: str, message: TapeEntry, edits: Sequence[Changed]) -> lis
     """The corrections of a message that an interrupted attempt has left on the tape, less those it was written with."""
     known = message.meta.get("edited", ())
     return [
-        make.event(CORRECTION, {"corrects": message.id, "content": clean(one.event.text)}, inbound=[inbox, one.id])
+        make.event(
+            CORRECTION,
+            {"corrects": message.id, "content": clean(one.event.text)},
+            inbound=[inbox, one.id],
+            sender=sender_data(one.event.sender),
+        )
         for one in edits
         if isinstance(one.event, Edit) and one.id not in known
     ]
 
 
-def _sender(sender: Sender) -> dict[str, Any]:
+def sender_data(sender: Sender) -> dict[str, Any]:
+    """Build what an entry's meta keeps of a person."""
     found: dict[str, Any] = {"id": sender.id, "name": clean(sender.name)}
     return found | {"bot": True} if sender.bot else found
 
@@ -104,5 +118,5 @@ def _quote(inbound: Inbound) -> dict[str, Any] | None:
     quote = inbound.quote
     if quote is None or not (quote.text or quote.attachments):
         return None
-    found = {"message": quote.message, "sender": _sender(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
+    found = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
     return found | {"own": True} if quote.own else found

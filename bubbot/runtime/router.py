@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from bubbot.texts import SILENT_MARK
 
 COMMAND_PREFIX = ","
+OVERTAKING = (",stop", ",status")
+"""Commands that do not wait for the turn under way, and that nothing stops."""
 
 THOUGHT_OPENS = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -25,6 +27,11 @@ class Answer:
 def is_command(text: str) -> bool:
     """Whether a person's message is a command: one line that starts with a comma."""
     return text.lstrip().startswith(COMMAND_PREFIX)
+
+
+def is_overtaking(text: str) -> bool:
+    """Return true for a command that does not wait for the turn under way."""
+    return text.strip() in OVERTAKING
 
 
 def route_assistant(text: str) -> Answer:

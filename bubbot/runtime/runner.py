@@ -9,7 +9,8 @@ from typing import Any
 
 from bubbot.channel import StepEnded, TextShown
 from bubbot.errors import ModelAnsweredNothing, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.model import ModelReply, TextDelta, ToolCall, Usage, tools_text
+from bubbot.model import FailedCall, ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.runtime.attempts import Attempts, usage_data
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import CallRunner, Repeats, clean
 from bubbot.runtime.compose import Composed, Composer
@@ -78,8 +79,12 @@ class ModelRunner:
             started = self._elapsed()
             try:
                 fitted.check()
-                async with self._meter.call(turn, composed, fitted.count.tokens if fitted.count else None) as heard:
-                    reply = await self._ask(turn, composed, heard)
+                counted = fitted.count.tokens if fitted.count else None
+                reply = await self._measured(turn, composed, counted, facts)
+            except asyncio.CancelledError:
+                facts |= {"elapsed_ms": self._since(started), "status": "stopped"}
+                await turn.tape.append([make.event(STEP, facts)])
+                raise
             except ModelError as error:
                 facts |= {"elapsed_ms": self._since(started), "error": clean(str(error))}
                 again = isinstance(error, ModelOverflow) and not overflowed
@@ -97,16 +102,47 @@ class ModelRunner:
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelStepLimit(self._settings.max_steps)
 
-    async def _ask(self, turn: Turn, composed: Composed, heard: Heard) -> ModelReply:
+    async def _measured(self, turn: Turn, composed: Composed, counted: int | None, facts: dict[str, Any]) -> ModelReply:
+        """Ask the model within its budget, and add to the facts of the step whom that asked and what it cost.
+
+        Args:
+            counted: the tokens of the request, if somebody counted them.
+            facts: get `attempts` and, if any model was asked, `cost` in US dollars (None: unknown).
+        """
+        heard: Heard | None = None
+        attempts = Attempts(composed.model.name, self._elapsed)
+        try:
+            async with self._meter.call(turn, composed, counted) as heard:
+                reply = await self._ask(turn, composed, heard, attempts)
+        except asyncio.CancelledError:
+            if heard is not None:
+                attempts.on_stop(heard.cost)
+            raise
+        except ModelError as error:
+            if heard is not None:
+                attempts.on_error(error, heard.cost)
+            raise
+        else:
+            attempts.on_reply(reply, heard.cost)
+            return reply
+        finally:
+            facts["attempts"] = attempts.as_json()
+            if heard is not None:
+                facts["cost"] = heard.cost
+
+    async def _ask(self, turn: Turn, composed: Composed, heard: Heard, attempts: Attempts) -> ModelReply:
         model, reply, seen, shown = composed.model, None, "", ShownText()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(composed.request):
                     if isinstance(item, TextDelta):
                         seen += item.text
+                        attempts.on_text()
                         heard.text(item)
                         self._say(turn, shown.feed(item.text))
-                    elif isinstance(item, ModelReply):
+                    elif isinstance(item, FailedCall):
+                        attempts.on_failed_call(item)
+                    else:
                         reply = item
         except TimeoutError:
             raise ModelUnavailable(f"{model.name} gave no answer within {self._settings.timeout:g} seconds") from None
@@ -130,6 +166,8 @@ class ModelRunner:
         await turn.tape.append([said, make.event(STEP, facts)])
         if answer.empty:
             raise ModelAnsweredNothing
+        if reply.finish == "length" and not answer.silent:
+            return replace(answer, text=f"{answer.text}\n\n{turn.texts.say('answer_cut')}")
         return answer
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: Repeats) -> None:
@@ -180,8 +218,10 @@ def _outcome(reply: ModelReply) -> dict[str, Any]:
     outcome: dict[str, Any] = {
         "status": "tool_calls" if reply.calls else "ok",
         "finish": reply.finish,
-        "usage": {name: getattr(reply.usage, name) for name in Usage.__slots__},
+        "usage": usage_data(reply.usage),
     }
+    if reply.model:
+        outcome["answered"] = reply.model
     if reply.response_id:
         outcome["response_id"] = reply.response_id
     if reply.reasoning:

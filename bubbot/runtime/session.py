@@ -20,7 +20,7 @@ from bubbot.runtime.link import ChannelLink, SessionDeps
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.metering import not_asked
 from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.runtime.saying import Said, poisoned, stage_said
 from bubbot.runtime.waiting import Waiting, WaitingLine
 from bubbot.schedule.changes import SCHEDULE_TAPE
@@ -93,14 +93,19 @@ class SessionRuntime:
 
     def stop(self) -> bool:
         """Stops the turn under way, if there is one; what it did stays a fact. One that is just being opened is
-        stopped as soon as it is open, and waits for no files."""
-        if self._running is not None:
+        stopped as soon as it is open, and waits for no files. A `,status` is answered all the same."""
+        if self._running is not None and not self._is_overtaking():
             return self._running.cancel()
-        self._stop_asked = bool(self._line.messages or self._batch)
+        batch = [] if self._is_overtaking() else self._batch
+        self._stop_asked = bool(batch or self._line.stoppable)
         if self._taking is not None:
             self._taking.cancel()
         self._woken.set()
         return self._stop_asked
+
+    def _is_overtaking(self) -> bool:
+        """Return true if the turn under way is for commands that nothing stops."""
+        return bool(self._batch) and all(is_overtaking(one.accepted.inbound.text) for one in self._batch)
 
     def awaits(self, message: str) -> bool:
         """Whether the message with this id of the platform is on its way to the tape: it waits, is being answered, or
@@ -172,7 +177,7 @@ class SessionRuntime:
         except Exception as error:  # a defect of ours, or an adapter's value that nothing takes: the others go on
             log.exception("messages could not be taken up", extra={"action": "turn.poisoned"})
             result = await self._poisoned(batch, error)
-        self._stop_asked = False
+        self._stop_asked = self._stop_asked and self._is_overtaking() and bool(self._line.stoppable)
         for one in self._batch:
             one.settle(result)
         self._batch = []
@@ -198,7 +203,7 @@ class SessionRuntime:
         """Messages that were deleted before their turn are neither kept on the session's tape nor answered."""
         ids = [item_id for waiting, deletion in gone for item_id in (waiting.accepted.id, deletion.id)]
         await self._tape.append([], also={self._link.inbox: [done(ids, outcome="withdrawn")]})
-        self._stop_asked = self._stop_asked and self._line.messages > 0
+        self._stop_asked = self._stop_asked and bool(self._line.stoppable)
         for waiting, _ in gone:
             self._taken.pop(waiting.accepted.id, None)
             waiting.settle(TurnResult("", "silent"))
@@ -254,7 +259,7 @@ class SessionRuntime:
         with suppress(TapeCorrupt):  # the turn itself will say so
             if not await self._tape.has_window():
                 opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
-        opening.append(turn_start(self._tape.session, self._link.inbox, batch))
+        corrections: list[TapeEntry] = []
         known: list[int] = []
         fresh: list[Accepted] = []
         self._edits = []
@@ -262,9 +267,10 @@ class SessionRuntime:
             cited = await self._cited(accepted)
             known += [entry.id for entry in cited]
             if cited:
-                opening += edits_since(self._link.inbox, cited[-1], self._edits_of(accepted))
+                corrections += edits_since(self._link.inbox, cited[-1], self._edits_of(accepted))
             elif not is_command(accepted.inbound.text):
                 fresh.append(accepted)
+        opening += [turn_start(self._tape.session, self._link.inbox, batch, known), *corrections]
         if not old:
             await self._take(lambda: fresh)
         taken = {one.id: self._taken.pop(one.id, None) for one in batch}
@@ -360,7 +366,7 @@ class SessionRuntime:
         Cancelled from outside (the process is ending), the fork stays open and the next start takes it up.
         """
         self._running = asyncio.ensure_future(self._deps.loop.run(turn))
-        if self._stop_asked:
+        if self._stop_asked and not self._is_overtaking():
             self._running.cancel()
         try:
             return await self._running

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Literal
 
 from bubbot.channel import Deletion, Edit, Inbound
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
 from bubbot.turn import SCHEDULED, Accepted, Changed, TurnResult
@@ -72,6 +72,12 @@ class WaitingLine:
         """How many messages wait; changes are not counted."""
         return sum(isinstance(one, Waiting) for one in self._items)
 
+    @property
+    def stoppable(self) -> int:
+        """How many messages wait whose turn somebody may stop."""
+        waiting = (one for one in self._items if isinstance(one, Waiting))
+        return sum(not is_overtaking(one.accepted.inbound.text) for one in waiting)
+
     def add(self, item: Waiting | Changed) -> None:
         """Puts it at the end."""
         self._items.append(item)
@@ -121,8 +127,8 @@ class WaitingLine:
     def batch(self, now: datetime) -> tuple[list[Waiting], bool]:
         """Takes what the next turn is for, and whether that is too old to be answered.
 
-        Commands, and what was interrupted before, come alone; messages of one sender come together, and so does
-        everything that is too old.
+        Commands come alone; messages of one sender come together, and so does everything that is too old. A batch
+        that was interrupted comes again as it was, with what steered its turn and without anything newer.
         """
         first = self._items[0]
         assert isinstance(first, Waiting)
@@ -136,7 +142,18 @@ class WaitingLine:
         return found, old
 
     def _fresh(self, first: Waiting, now: datetime) -> list[Waiting]:
+        if first.accepted.attempts:
+            return self._interrupted(first)
         return self._answerable(now) if self.rules.debounce else [first]
+
+    def _interrupted(self, first: Waiting) -> list[Waiting]:
+        """Return the batch whose turn was cut off, wherever its messages stand in the line."""
+        turn = first.accepted.interrupted_turn
+        return [
+            one
+            for one in self._items
+            if one is first or (turn and isinstance(one, Waiting) and one.accepted.interrupted_turn == turn)
+        ]
 
     def ahead(self, now: datetime) -> list[Accepted]:
         """What the next turn is for as things stand, left where it is; nothing where that is too old."""

@@ -106,19 +106,24 @@ class TapeHandle(ABC):
     def _bootstrap(self) -> TapeEntry:
         return anchor(SESSION_START, {"owner": "human"}, meta={"session": self.session} if self.session else EMPTY)
 
-    async def correct(self, entry_id: int, content: str) -> TapeEntry:
-        """Corrects an entry by a new one that names it; the original stays. Raises `EntryNotFound`."""
-        return await self._correction(entry_id, {"corrects": entry_id, "content": content})
+    async def correct(self, entry_id: int, content: str, sender: JsonObject | None = None) -> TapeEntry:
+        """Corrects an entry by a new one that names it; the original stays. Raises `EntryNotFound`.
+
+        Args:
+            sender: who corrects, as `meta.sender` of messages names people.
+        """
+        return await self._correction(entry_id, {"corrects": entry_id, "content": content}, sender)
 
     async def hide(self, entry_id: int) -> TapeEntry:
         """Hides an entry from context and search by a new one that names it. Raises `EntryNotFound`."""
         return await self._correction(entry_id, {"corrects": entry_id, "hide": True})
 
-    async def _correction(self, entry_id: int, data: JsonObject) -> TapeEntry:
+    async def _correction(self, entry_id: int, data: JsonObject, sender: JsonObject | None = None) -> TapeEntry:
         head = await self.head()
         if not 1 <= entry_id <= head:
             raise EntryNotFound(f"there is no entry {entry_id} to correct; this tape has entries 1 to {head}")
-        return await self.append_event(CORRECTION, data)
+        made = make.event(CORRECTION, data) if sender is None else make.event(CORRECTION, data, sender=sender)
+        return (await self.append([made]))[0]
 
     async def entry(self, entry_id: int) -> TapeEntry:
         """One entry by its id. Raises `EntryNotFound`."""

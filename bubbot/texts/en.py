@@ -140,6 +140,8 @@ _COMMANDS: dict[str, Sentence] = {
     "new_window": "A new window opens here (entry {entry}). Memory stays; ,resume takes up an earlier anchor.",
     "handed_off": "A new window opens at {name}.",
     "resumed": "Going on from {anchor} (entry {parent}); a new window opens at entry {entry}.",
+    "answer_cut": "(Cut off here: the model reached its length limit.)",
+    "correct_own": "Entry {entry} is not yours: only admins correct what others or the bot said.",
     "corrected": "Entry {entry} is corrected by entry {by}.",
     "nothing_to_retry": "there is no message in this window to answer again",
     "bye": "Bye. The conversation stays on the tape.",

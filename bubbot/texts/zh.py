@@ -106,6 +106,8 @@ _COMMANDS: dict[str, Sentence] = {
     "new_window": "已开启新窗口（条目 {entry}）。记忆保留；,resume 可回到之前的锚点。",
     "handed_off": "已在 {name} 开启新窗口。",
     "resumed": "从 {anchor}（条目 {parent}）继续；新窗口始于条目 {entry}。",
+    "answer_cut": "（回答在此中断：已达到模型的长度上限。）",
+    "correct_own": "条目 {entry} 不是您写的：只有管理员可以更正别人或机器人说的话。",
     "corrected": "条目 {entry} 已由条目 {by} 更正。",
     "nothing_to_retry": "当前窗口中没有可以重新回答的消息",
     "bye": "再见。对话已保存在记录带上。",

@@ -16,13 +16,15 @@ from bubbot.memory import MemoryZone
 from bubbot.model import ModelRequest
 from bubbot.runtime.commands import unknown, usage
 from bubbot.runtime.compose import Composer, pictured, rebuilt
+from bubbot.runtime.opening import sender_data
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
-from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import Span, Spans, TapeQuery, Whole, Window, inside
 from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Rerun, Tool, ToolArgs, Toolbox, tool
 from bubbot.turn import Turn
+from bubbot.views.context import VERSION
 from bubbot.views.inbox import SessionTraceView
 from bubbot.views.selectors import correction_of
 from bubbot.views.why import Explanation, TurnSpansView, WhyView
@@ -121,8 +123,18 @@ async def _anchor(turn: Turn, wanted: str) -> TapeEntry:
 @tool("session.correct", commands=("correct",), for_model=False)
 async def session_correct(turn: Turn, args: CorrectArgs) -> str:
     """Correct an entry by adding what it should have said; the original stays on the tape."""
-    added = await turn.tape.correct(args.entry, args.text)
+    if not turn.role.at_least(Role.ADMIN) and not await _is_own(turn, args.entry):
+        raise ToolRetry(turn.texts.say("correct_own", entry=args.entry))
+    added = await turn.tape.correct(args.entry, args.text, sender_data(turn.sender))
     return turn.texts.say("corrected", entry=args.entry, by=added.id)
+
+
+async def _is_own(turn: Turn, entry_id: int) -> bool:
+    """Return true if the sender of the turn wrote the entry, or if there is none, which its correction will say."""
+    if not 1 <= entry_id <= await turn.tape.head():
+        return True
+    author = (await turn.tape.entry(entry_id)).meta.get("sender")
+    return isinstance(author, Mapping) and author.get("id") == turn.sender.id
 
 
 @tool("session.retry", commands=("retry",), for_model=False)
@@ -159,10 +171,12 @@ def reset_tool(traces: Sequence[str], export: Callable[[str, str], str], forget:
             memory = MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
             path = export(turn.session, await memory.export())
             name = await turn.tape.reset(archive=True)
+            await memory.ensure()  # in the new tape: a session has a memory zone from its first entry on
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
             await turn.tape.reset(archive=False, also=await _traces(turn, traces))
+            await MemoryZone(turn.tape, now=turn.now, zone=turn.zone).ensure()
             return turn.texts.say("erased", count=head)
         return turn.texts.say("reset_asks", count=head)
 
@@ -240,21 +254,42 @@ def _explained(found: Explanation) -> str:
     answer = f"entry {found.answer}" if found.answer else "no answer"
     lines = [f"turn {found.turn} (entries {found.first} to {found.last}): {found.status}, {answer}"]
     for entry_id, step in found.steps:
-        usage_data = step.get("usage", {})
-        tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
-        shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
-        cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
-        lines.append(
-            f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {step['model']}, {tokens}, "
-            f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
-        )
-        if "error" in step:
-            lines.append(f"  {step['error']}")
+        lines += _explained_step(entry_id, step)
     lines += [f"tool {name} (entry {entry_id})" for entry_id, name in found.tools]
     lines += [f"error {kind} (entry {entry_id}): {message}" for entry_id, kind, message in found.errors]
     if found.steps:
         lines.append(",why yes prints the last request as it was sent")
     return "\n".join(lines)
+
+
+def _explained_step(entry_id: int, step: JsonObject) -> list[str]:
+    """Say which model was asked, which answered, what failed on the way and why, and what it took."""
+    usage_data = step.get("usage", {})
+    tokens = f"{usage_data.get('input_tokens', 0)} tokens in, {usage_data.get('output_tokens', 0)} out"
+    shown = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in step["shown"]) or "none"
+    cut = ", cut at the model's token limit" if step.get("finish") == "length" else ""
+    answered = step.get("answered", step["model"])
+    models = step["model"] if answered == step["model"] else f"{step['model']} asked, {answered} answered"
+    failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
+    head = (
+        f"step {step['step']} (entry {entry_id}): {step['status']}{cut}, {models}, {tokens}, {_cost(step)}, "
+        f"{step['elapsed_ms']} ms; shown entries {shown}; request {step['request'][:12]}"
+    )
+    lines = [head]
+    lines += [f"  {call['model']} failed after {call['elapsed_ms']} ms: {call['error']}" for call in failed]
+    if "error" in step and step["error"] not in [call["error"] for call in failed]:
+        lines.append(f"  {step['error']}")
+    return lines
+
+
+def _cost(step: JsonObject) -> str:
+    """The cost of a step in words. Steps of earlier versions know what the model said, if it said anything."""
+    if step.get("attempts") == ():
+        return "no model asked"
+    cost = step.get("cost", step.get("usage", {}).get("cost"))
+    if not isinstance(cost, int | float):
+        return "cost unknown"
+    return f"cost {cost:.9f}".rstrip("0").rstrip(".") + " USD"
 
 
 async def _request(turn: Turn, found: Explanation) -> str:
@@ -270,6 +305,8 @@ async def _request(turn: Turn, found: Explanation) -> str:
     request = await asyncio.to_thread(again)  # the whole tape is gone through, and let go of, beside the event loop
     same = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the one that was sent, byte for byte" if same else "NOT equal to the one that was sent"
+    if not same and step["view"].get("version", 1) != VERSION:
+        verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
     # Printed with the digests of images: what is printed goes onto the tape, where their bytes have no place.
     return f"{request.as_bytes().decode()}\n[{verdict}]"
 

@@ -13,6 +13,7 @@ from bubbot.tape.query import date_bounds, moment
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.anchors import AnchorLine, AnchorsView
+from bubbot.views.quoting import escape_tags
 from bubbot.views.search import SEARCH_TOOL, Hit, SearchResult, SearchView
 from bubbot.views.usage import InfoView
 
@@ -135,7 +136,7 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
         "next_steps": list(args.next_steps),
         "source_ids": list(args.source_ids),
     }
-    state = {key: value for key, value in given.items() if value} | {"owner": _owner(turn.origin)}
+    state = {key: value for key, value in given.items() if value} | {"owner": _owner(turn)}
     try:
         check_state(state, await turn.tape.head())
     except EntryInvalid as error:
@@ -144,11 +145,12 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
     return turn.texts.say("handed_off", name=name)
 
 
-def _owner(origin: str) -> str:
-    """Who owns the next phase, as the handoff contract names it: `human`, `agent`, or an agent's name."""
-    if origin == "human":
-        return origin
-    return origin.removeprefix("agent:") if origin.startswith("agent:") else "agent"
+def _owner(turn: Turn) -> str:
+    """Return who asked for the handoff, as its contract names it: `human` for a command that a person typed, `agent`
+    for a call of the model, or an agent's name."""
+    if turn.origin.startswith("agent:"):
+        return turn.origin.removeprefix("agent:")
+    return "human" if turn.origin == "human" and turn.runs_command else "agent"
 
 
 def _dates(args: SearchArgs, zone: tzinfo) -> tuple[datetime | None, datetime | None]:
@@ -188,7 +190,7 @@ def hit_line(hit: Hit, zone: tzinfo) -> str:
     """A hit as people and models read it."""
     marks = "" if hit.exact else " (typo)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
-    return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}: {hit.snippet}{marks}"
+    return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"
 
 
 def _anchor_line(line: AnchorLine, zone: tzinfo) -> str:

@@ -13,13 +13,15 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import After, Opening, Slice, TapeQuery, Whole, Window
 from bubbot.tape.view import Found
 from bubbot.views.compact import cut_at
-from bubbot.views.selectors import Shown, Style, opened, select
+from bubbot.views.selectors import Shown, Style, answerable, is_shown, opened, select
 from bubbot.views.summary import hint_at
 
 CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
 
 SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
+VERSION = 2
+"""How messages are written; recorded with each step. A request of another version cannot be built again byte for byte."""
 COMPACTING = ("compact", "summary")
 """Those that keep to a budget."""
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
@@ -55,11 +57,14 @@ class ContextView:
     `selector`: `window` (the opening anchor, then the entries after it), `messages` (without the anchor's line),
     `full` (the whole tape), `from:NAME` (after the newest anchor of that name), `compact` (the window cut to
     `budget` tokens, whole exchanges, oldest first), `summary` (the same, with a hint that cites what was cut).
+    `asking`: the messages are for a model that answers now, so they never end with its own words, which some
+    providers refuse.
     """
 
     selector: str = "window"
     style: Style = field(default_factory=Style)
     budget: int | None = None
+    asking: bool = False
     heavy: bool = False
 
     def as_json(self) -> JsonObject:
@@ -67,14 +72,15 @@ class ContextView:
         zone = self.style.stamps
         style = {name: getattr(self.style, name) for name in Style.__slots__}
         style["stamps"] = None if zone is None else str(zone)
-        return {"selector": self.selector, "style": style, "budget": self.budget}
+        data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.asking}
+        return {**data, "version": VERSION}
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ContextView:
         """The view that was recorded."""
         style, stamps = dict(data["style"]), data["style"]["stamps"]
         style["stamps"] = None if stamps is None else ZoneInfo(stamps)
-        return cls(data["selector"], Style(**style), data["budget"])
+        return cls(data["selector"], Style(**style), data["budget"], data.get("asking", False))
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The opening anchor, and the part that the selector names."""
@@ -104,10 +110,11 @@ class ContextView:
             kept = _from(kept, new_cut)
             hint = hint_at(body[: len(body) - len(kept)]) if self.selector == "summary" else ()
             body = (*hint, *kept)
-        return Context(opened(self._opening(opening), body, self.style), new_cut)
+        shown = opened(self._opening(opening), body, self.style)
+        return Context(answerable(shown) if self.asking else shown, new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
-        if self.selector not in ("window", *COMPACTING) or not opening:
+        if self.selector not in ("window", *COMPACTING) or not opening or not is_shown(opening[0]):
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 

@@ -210,9 +210,10 @@ class InboxView:
         return (TapeQuery(tape, Spans(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
     def fold(self, found: Found) -> tuple[Accepted, ...]:
-        """Received, less what is done; each with the number of turns that were begun for it."""
+        """Received, less what is done; each with the number of turns that were cut off, and the last of them."""
         received: dict[int, Inbound] = {}
         attempts = {item["id"]: int(item["attempts"]) for item in self.mark.open}
+        turns = {item["id"]: str(item.get("turn", "")) for item in self.mark.open}
         for entry in found[0]:
             if entry.erased:
                 continue
@@ -225,7 +226,11 @@ class InboxView:
                     received.pop(inbound_id, None)
                 else:
                     attempts[inbound_id] = attempts.get(inbound_id, 0) + 1
-        return tuple(Accepted(key, inbound, attempts.get(key, 0)) for key, inbound in sorted(received.items()))
+                    turns[inbound_id] = str(data.get("turn", ""))
+        return tuple(
+            Accepted(key, inbound, attempts.get(key, 0), turns.get(key, ""))
+            for key, inbound in sorted(received.items())
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
@@ -13,12 +12,17 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import moment
 from bubbot.views.attachments import IMAGE_BYTES, is_attached, limited, shown_images, worded
 from bubbot.views.pairing import PairedCall, paired
+from bubbot.views.quoting import INDENT, indented, label, people_text, quoted, shown_name
 
-NAME_LIMIT = 64
-"""Characters of a shown name."""
+ANCHOR_NAME_LIMIT = 200
+"""Characters of an anchor's name in its line."""
+OWN = "own"
+"""The key that says of a text part that the bot wrote it, not the person."""
 _PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 NO_TEXT = "[no text]"
 """Stands for a message of blanks, which providers refuse."""
+GOES_ON = "[The conversation goes on]"
+"""Stands where a provider wants a user message and nobody wrote one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ class Shown:
 
 def anchor_line(entry: TapeEntry) -> str:
     """How the anchor that opens the window reads."""
-    return f"[Anchor created: {entry.name}]: {encode(entry.payload.get('state') or {})}"
+    state = indented(encode(entry.payload.get("state") or {}))
+    return f"[Anchor created: {label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
 
 
 def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
@@ -91,14 +96,19 @@ class _Selected:
         rest = entries[size:]
         if entries[1:size] != self.after or any(entry.kind in _PAIRED or correction_of(entry) for entry in rest):
             return None
-        said = [entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden]
+        said = [
+            entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden and is_shown(entry)
+        ]
         more = [one for entry in said if not entry.erased for one in _said(entry, stamps)]
         return _Selected(entries[1:], self.hidden, (*self.shown, *more))
 
 
 def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected:
     corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
-    hidden = frozenset(data["corrects"] for data in corrections.values() if data.get("hide"))
+    hidden = frozenset(
+        [data["corrects"] for data in corrections.values() if data.get("hide")]
+        + [entry.id for entry in entries if not is_shown(entry)]
+    )
     exchanges = paired(entries, hidden)
     shown: list[Shown] = []
     for entry in entries:
@@ -109,7 +119,7 @@ def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selecte
         elif entry.kind == Kind.MESSAGE:
             shown += _said(entry, stamps)
         elif entry.id in corrections:
-            shown += _correction(entry.id, corrections[entry.id])
+            shown += _correction(entry, corrections[entry.id])
     return _Selected(entries[1:], hidden, tuple(shown))
 
 
@@ -134,6 +144,11 @@ def _seen(shown: tuple[Shown, ...], style: Style) -> tuple[Shown, ...]:
     return tuple(seen)
 
 
+def is_shown(entry: TapeEntry) -> bool:
+    """Return false for an entry whose meta keeps it out of every context."""
+    return entry.meta.get("context") is not False
+
+
 def correction_of(entry: TapeEntry) -> JsonObject | None:
     """What a correction says; None for other entries, and where it names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
@@ -147,7 +162,7 @@ def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) ->
     if opening is None:
         if style.first_assistant or not shown or shown[0].message["role"] == "user":
             return shown
-        return (Shown({"role": "user", "content": "[The conversation goes on]"}, ()), *shown)
+        return (Shown({"role": "user", "content": GOES_ON}, ()), *shown)
     line = anchor_line(opening)
     if style.first_assistant:
         return (Shown({"role": "assistant", "content": line}, (opening.id,)), *shown)
@@ -158,19 +173,30 @@ def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) ->
     return (Shown(joined, (opening.id, *first.ids)), *shown[1:])
 
 
+def answerable(shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """Put a user message at the end if the last word is the assistant's, or if there is none."""
+    if shown and shown[-1].message["role"] != "assistant":
+        return shown
+    return (*shown, Shown({"role": "user", "content": GOES_ON}, ()))
+
+
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
+    is_ours = role == "system" or entry.meta.get("origin") == "system"
     if role == "system":
         role, content = "user", f"[system] {content}" if content and isinstance(content, str) else content
     if role not in ("user", "assistant"):
         return []
     if isinstance(content, str) and not content.strip():
-        content = NO_TEXT if content and role == "user" else None
+        content, is_ours = NO_TEXT if content and role == "user" else None, True
     if not content:
         return []
     if role == "user":
-        content = _headed(_head(entry, stamps), content)
+        content = _plain(content) if is_ours else _peoples(content)
+        content = _headed(_head(entry, stamps), content, INDENT if entry.meta.get("group") else "")
+    elif isinstance(content, list):
+        content = _plain(content)
     kept = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
     return [Shown({"role": role, "content": content, **kept}, (entry.id,))]
 
@@ -183,21 +209,49 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
         head += f"{_name(sender)}: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
         who = "you" if quote.get("own") else _name(sender)
-        head += f"[in reply to {who}: {json.dumps(quote.get('text', ''), ensure_ascii=False)}] "
+        head += f"[in reply to {who}: {quoted(str(quote.get('text', '')))}] "
     return head
 
 
 def _name(sender: Mapping[str, Any]) -> str:
     """A shown name on one line, with the id: the name proves nothing."""
-    name = " ".join("".join(char for char in str(sender.get("name", "")) if char not in "[]:#").split())[:NAME_LIMIT]
-    return f"{name} (#{sender.get('id', '')})".strip()
+    return f"{shown_name(str(sender.get('name', '')))} (#{shown_name(str(sender.get('id', '')))})".strip()
 
 
-def _headed(head: str, content: str | list[Any]) -> str | list[Any]:
-    """The content with its head before the first text."""
+def _peoples(content: str | list[Any]) -> str | list[Any]:
+    """Write what people said as words of theirs; what the bot wrote between them stays."""
     if isinstance(content, str):
-        return f"{head}{content}"
-    return [{"type": "text", "text": head.rstrip()}, *content] if head else content
+        return people_text(content)
+    said = [
+        {**part, "text": people_text(part["text"])} if part["type"] == "text" and not part.get(OWN) else part
+        for part in content
+    ]
+    return _plain(said)
+
+
+def _plain(content: str | list[Any]) -> str | list[Any]:
+    """Write the content as providers take it: files in words, no marks of ours at the parts, texts alone as one."""
+    if isinstance(content, str):
+        return content
+    parts = [{key: value for key, value in part.items() if key != OWN} for part in content]
+    return worded(parts) if any(is_attached(part) for part in parts) else parts
+
+
+def _headed(head: str, content: str | list[Any], indent: str) -> str | list[Any]:
+    """The content with its head before the first text. `indent` stands before the further lines, so that among
+    several people none of them looks like another one's."""
+    if isinstance(content, str):
+        return f"{head}{indented(content, indent)}" if indent else f"{head}{content}"
+    opening = [{"type": "text", "text": head.rstrip()}] if head else []
+    if not indent:
+        return [*opening, *content]
+    if head and content[0]["type"] == "text":  # one part: a speaker's words begin no part of their own
+        opening, content = [{"type": "text", "text": head + indented(content[0]["text"], indent)}], content[1:]
+    further = [
+        {**part, "text": indent + indented(part["text"], indent)} if part["type"] == "text" else part
+        for part in content
+    ]
+    return [*opening, *further]
 
 
 def _content(given: Any) -> str | list[Any] | None:
@@ -207,18 +261,20 @@ def _content(given: Any) -> str | list[Any] | None:
     if not isinstance(given, tuple):
         return None
     parts = [part for part in given if isinstance(part, Mapping) and isinstance(part.get("type"), str)]
-    read = [thaw(part) for part in parts if part["type"] != "text" or _filled(part.get("text"))]
-    return worded(read) if any(is_attached(part) for part in read) else read
+    return [thaw(part) for part in parts if part["type"] != "text" or _filled(part.get("text"))]
 
 
 def _filled(text: Any) -> bool:
     return isinstance(text, str) and bool(text.strip())
 
 
-def _correction(entry_id: int, data: JsonObject) -> list[Shown]:
+def _correction(entry: TapeEntry, data: JsonObject) -> list[Shown]:
+    """The correction with its author, if the tape names one."""
     if data.get("hide") or not isinstance(data.get("content"), str):
         return []
-    return [Shown({"role": "user", "content": f"[corrects #{data['corrects']}] {data['content']}"}, (entry_id,))]
+    author = f", by {_name(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""
+    content = f"[corrects #{data['corrects']}{author}] {people_text(data['content'], INDENT)}"
+    return [Shown({"role": "user", "content": content}, (entry.id,))]
 
 
 def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bubbot.views.quoting import quoted
 from bubbot.views.selectors import Shown
 
 LINE = 80
@@ -20,7 +21,7 @@ def hint_at(cut: Sequence[Shown]) -> tuple[Shown, ...]:
     asked = [one for one in cut if one.message["role"] == "user" and one.ids]
     if not asked:
         return ()
-    lines = [f"#{one.ids[-1]} {_short(one.message['content'])}" for one in asked[-LINES:]]
+    lines = [f"#{one.ids[-1]} {quoted(_short(one.message['content']))}" for one in asked[-LINES:]]
     more = f" and {len(asked) - LINES} before them" if len(asked) > LINES else ""
     text = "\n".join([f"[Earlier in this window, not shown in full{more}; tape_search finds them:", *lines]) + "]"
     return (Shown({"role": "user", "content": text}, tuple(one.ids[-1] for one in asked[-LINES:])),)

@@ -22,6 +22,7 @@ from bubbot.models.litellm import LitellmModel, create
 from bubbot.models.litellm_messages import Assembly
 from bubbot.models.litellm_quiet import litellm
 from bubbot.settings import ModelSettings, Settings
+from bubbot.settings_budget import BudgetSettings, PricedSettings
 from bubbot.turn import TurnResult
 from bubbot.wiring import open_app
 from tests.e2e.bot import environment
@@ -278,6 +279,34 @@ async def test_a_model_that_is_not_there_is_one_sentence_and_the_bot_goes_on(tmp
     assert result.status == "failed"
     assert result.text.startswith("I could not answer this: openai/test could not be reached or failed:")
     assert [step["status"] for step in steps] == ["error"]
+
+
+async def test_a_bot_names_the_model_that_failed_the_one_that_answered_and_the_cost(tmp_path: Path) -> None:
+    async with serving(fails(503, "overloaded"), fails(503, "overloaded still"), says("From the second.")) as server:
+        model = ModelSettings(
+            name="openai/test", api_base=server.address, retries=1, retry_wait=0.01, fallback=["openai/second"]
+        )
+        prices = {"each": PricedSettings(input_price=100.0, output_price=1000.0)}
+        settings = Settings(model=model, budget=BudgetSettings(models=prices))
+        given = {"write": lambda _: None}
+        async with open_app(settings, Home(tmp_path / "home"), channel_settings=given) as app:
+            made = [
+                Inbound("stdin", text, "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
+                for text in ("hi", ",why", ",usage")
+            ]
+            answered, why, usage = [await app.ask(inbound) for inbound in made]
+    assert answered.text == "From the second."
+    (step,) = [entry.payload["data"] for entry in answered.merged if entry.name == "loop.step"]
+    assert (step["model"], step["answered"]) == ("openai/test", "openai/second")
+    assert [(one["model"], one["status"], one.get("kind")) for one in step["attempts"]] == [
+        ("openai/test", "failed", "model_unavailable"),
+        ("openai/test", "failed", "model_unavailable"),
+        ("openai/second", "ok", None),
+    ]
+    assert step["cost"] == pytest.approx((11 * 100 + 7 * 1000) / 1_000_000)
+    assert "openai/test asked, openai/second answered, 11 tokens in, 7 out, cost 0.0081 USD" in why.text
+    assert len([line for line in why.text.splitlines() if line.startswith("  openai/test failed after")]) == 2
+    assert "0.0081" in usage.text
 
 
 @pytest.mark.proof  # in every run test_lazy has a load that goes on beside the loop; this measures the real one

@@ -18,7 +18,7 @@ from tests.botapi.faults import Drop, Html, Refuse
 from tests.botapi.gatherings import Gathering
 from tests.botapi.server import Server
 from tests.botapi.world import User
-from tests.e2e.bot import run
+from tests.e2e.bot import entries, run
 from tests.e2e.daemon import configured, running, started
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
@@ -340,6 +340,25 @@ class TestWhenThingsGoWrong:
             await answered(server, room, "one two three four five six seven eight nine ten")
             assert len(texts(room)) == 1  # the live message of the first life became the answer
 
+    async def test_messages_joined_by_debounce_are_answered_once_after_a_kill(
+        self, server: Server, ada: User, home: Path
+    ) -> None:
+        keys: dict[str, Any] = {"owners": [ada.id], "debounce": 1.0}
+        configured(home, server, {"default": [{"text": "too late", "delay": 60}]}, **keys)
+        room = server.private(ada)
+        daemon = await started(home)
+        for word in ("one", "two", "three"):
+            room.say(word)
+        await server.until(lambda: server.calls("sendChatAction"), 20)  # the turn has begun
+        await daemon.kill()
+        configured(home, server, **keys)
+        async with running(home) as daemon:
+            await server.until(lambda: texts(room), 20)
+            await daemon.quiet(server)
+            assert texts(room) == ["You said: three"]
+        assert (starts := [one for one in entries(home, f"telegram:{ada.id}") if _name(one) == "turn/start"])
+        assert [len(one["payload"]["data"]["inbounds"]) for one in starts] == [3, 3]  # type: ignore[index]
+
     async def test_platform_failures_lose_nothing(self, server: Server, ada: User, home: Path) -> None:
         configured(home, server, owners=[ada.id])
         server.fail("getUpdates", Html(502), times=2)
@@ -382,6 +401,11 @@ class TestWhenThingsGoWrong:
         async with running(home):
             room.say("two")
             await answered(server, room, "You said: two")
+
+
+def _name(entry: dict[str, object]) -> object:
+    payload = entry["payload"]
+    return payload.get("name") if isinstance(payload, dict) else None
 
 
 async def told_in_shell(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -69,6 +69,7 @@ VIEWS = st.builds(
     st.sampled_from(["window", "messages", "full", "compact", "summary"]),
     st.builds(Style, st.none(), st.booleans(), st.booleans()),
     st.none() | st.integers(1, 200),
+    st.booleans(),
 )
 
 
@@ -169,6 +170,7 @@ LATE = on_tape(
 def test_every_context_is_one_that_a_provider_takes(entries: list[TapeEntry], view: ContextView) -> None:
     context = context_of(entries, view)
     assert faults(context.messages, first_assistant=view.style.first_assistant) == []
+    assert not view.asking or context.messages[-1]["role"] in ("user", "tool")
 
 
 @given(TAPES, VIEWS)

@@ -145,7 +145,8 @@ def reading_on(request: ModelRequest) -> ModelReply:
     newest = request.messages[-1]
     if newest["role"] == "user":
         return ModelReply("", (ToolCall("c", "odd_tool", "{}"),))
-    pointer = POINTER.search(newest["content"].rpartition("\n")[2])
+    mark = newest["content"].rpartition("\n… [")[2].partition("]")[0]
+    pointer = POINTER.search(mark)
     if pointer is None:
         return ModelReply("read")
     handle = next(found[1] for message in request.messages if (found := HANDLE.search(str(message["content"]))))
@@ -168,7 +169,13 @@ class TestLongResults:
             first, *pages = [result["content"] for result in await results(bench)]
             assert all(len(page) <= limit for page in pages)
             read = [page.rpartition("\n")[0] for page in pages]
-            assert first[: limit // 2] + "".join(read) == long
+            head, _, rest = first.partition("\n… [cut:")
+            tail = rest.partition("]\n")[2]
+            assert head + "".join(read) == long
+            assert tail
+            assert long.endswith(tail)
+            if limit > 200:  # a smaller one does not even hold the pointer
+                assert limit - 10 < len(first) <= limit
 
     async def test_it_is_kept_whole_beside_the_tape(self, store: TapeStore) -> None:
         long = "long " * 200_000
@@ -176,7 +183,7 @@ class TestLongResults:
         found = HANDLE.search(result["content"])
         assert found is not None
         assert (await store.get_blob(HOME, found[1])).decode() == long
-        assert len(result["content"]) < 9_000
+        assert 15_900 < len(result["content"]) <= 16_000
 
     async def test_a_handle_that_does_not_exist_is_sent_back(self, memory_store: InMemoryStore) -> None:
         result = await told(memory_store, calls("result_read", handle="nonsense"))
@@ -184,7 +191,7 @@ class TestLongResults:
 
     async def test_a_long_error_is_cut_too(self, memory_store: InMemoryStore) -> None:
         options = Options(tools=[giving(ToolFailed("x" * 50_000))])
-        assert len((await told(memory_store, calls("odd_tool"), options))["content"]) < 9_000
+        assert len((await told(memory_store, calls("odd_tool"), options))["content"]) <= 16_000
 
 
 def same(times: int) -> list[dict[str, Any]]:

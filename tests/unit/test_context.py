@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +68,30 @@ class TestTheWindow:
             await bench.say("keep 47")
             await bench.say("which number?")
             assert all("47 is the number" in asked(request)[0][1] for request in bench.requests[1:])
+
+
+@pytest.mark.law("T10")
+class TestEntriesOutsideTheContext:
+    """`"context": false` in the meta, as imports may have it."""
+
+    async def test_they_are_never_shown(self, tape: TapeService) -> None:
+        await tape.ensure_bootstrap_anchor()
+        out = {"context": False}
+        exchange = [_call("c"), tool_result([{"tool_call_id": "c", "content": "hidden result"}])]
+        await tape.append([user("a"), replace(user("hidden words"), meta=out)])
+        await tape.append([replace(entry, meta=out) for entry in exchange])
+        assert [content for _, content in await lines(tape)][1:] == ["a"]
+        await tape.append([replace(message("assistant", "hidden answer"), meta=out), user("b")])
+        assert [content for _, content in await lines(tape)][1:] == ["a", "b"]
+
+    async def test_nor_is_an_anchor_that_opens_the_window(self, tape: TapeService) -> None:
+        await tape.append([replace(anchor("phase/x", {"summary": "hidden"}), meta={"context": False}), user("a")])
+        assert await lines(tape) == [("user", "a")]
+
+    async def test_any_other_value_keeps_them_in(self, tape: TapeService) -> None:
+        await tape.ensure_bootstrap_anchor()
+        await tape.append([replace(user(str(value)), meta={"context": value}) for value in (True, None, 0, "false")])
+        assert len((await lines(tape))[1:]) == 4
 
 
 @pytest.mark.law("T11")

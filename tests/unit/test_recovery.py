@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from bubbot.inbox import Inbox, inbox_tape
+from bubbot.inbox import MARK_EVERY, Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.recovery import recover
+from bubbot.runtime.waiting import WaitingRules
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import event
@@ -19,7 +20,9 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
+from bubbot.views.inbox import MARK
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.gateways import edit_of
 from tests.tapes import note, notes
 from tests.turns import HOME, WAIT, Bench, KeptChannel, Options, Played, calls, running, says, texts_of
 
@@ -138,6 +141,96 @@ async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: T
         assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == "error"] == ["interrupted"]
         assert (await bench.recover()).open == ()
         assert texts_of(await bench.entries(), "user") == ["do it"]
+
+
+JOINED = Options(waiting=WaitingRules(debounce=0.01))
+
+
+async def cut_off_batch(store: TapeStore, life: str = "first") -> None:
+    """A process that dies while a tool runs for three messages; or, if they are on the tape, for them again."""
+    gate = Gate()
+    model = Played(calls("wait_here", call_id="c1"), says("never"))
+    async with running(store, model, replace(JOINED, tools=[gate.tool()]), life=life) as bench:
+        recovered = await bench.recover()
+        bench.line.take_up(recovered)
+        for text in () if recovered.open else ("one", "two", "three"):
+            await bench.post(text)
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+        await bench.kill()
+
+
+async def test_an_interrupted_batch_is_answered_once(store: TapeStore) -> None:
+    await cut_off_batch(store)
+    async with running(store, Played(says("to all three")), JOINED, life="second") as bench:
+        results = await bench.resume()
+        assert len({result.turn for result in results}) == 1
+        assert bench.channel.texts == ["to all three"]
+        assert [message["role"] for message in bench.requests[0].messages[-2:]] == ["assistant", "tool"]
+        first, again = await bench.events("turn/start")
+        assert again["inbounds"] == first["inbounds"] == tuple((bench.inbox.name, number) for number in (1, 2, 3))
+        (interrupted,) = await bench.events("turn/interrupted")
+        assert again["again"] == interrupted["turn"]
+        said = [entry.id for entry in await bench.entries() if entry.payload.get("role") == "user"]
+        assert list(again["messages"]) == said
+        assert texts_of(await bench.entries(), "user") == ["one", "two", "three"]
+        assert (await bench.recover()).open == ()
+
+
+@pytest.mark.law("T14")
+async def test_an_interrupted_batch_is_given_up_once(store: TapeStore) -> None:
+    for life in ("first", "second"):
+        await cut_off_batch(store, life)
+    async with running(store, ScriptedModel(), JOINED, life="third") as bench:
+        results = await bench.resume()
+        assert {result.status for result in results} == {"failed"}
+        assert bench.channel.texts == [results[0].text]
+        assert bench.requests == []
+        assert (await bench.recover()).open == ()
+
+
+async def test_what_steered_an_interrupted_turn_is_taken_up_with_it(store: TapeStore) -> None:
+    gate = Gate()
+    model = Played(calls("tape_info"), calls("wait_here"), says("never"))
+    options = Options(tools=[gate.tool()], waiting=WaitingRules(busy="steer"))
+    async with running(store, model, options) as bench:
+        async with bench.app.exclusive(HOME):
+            first = await bench.post("first")
+        await bench.post("steers")
+        async with asyncio.timeout(WAIT):
+            await gate.entered.wait()
+        assert not first.done()
+        await bench.post("comes too late")
+    async with running(store, Played(says("to both"), says("to the last")), options, life="second") as bench:
+        one, two, last = await bench.resume()
+        assert (one.turn == two.turn, last.turn == two.turn) == (True, False)
+        assert bench.channel.texts == ["to both", "to the last"]
+
+
+async def test_a_batch_is_known_from_the_bookkeeping_anchor(store: TapeStore) -> None:
+    await cut_off_batch(store)
+    async with running(store, Played(says("to all three")), JOINED, life="second") as bench:
+        await bench.recover()
+        for number in range(2 * MARK_EVERY):
+            await bench.inbox.note(edit_of(f"of nobody {number}", "x"))
+        await bench.inbox.mark()
+        assert [entry.name for entry in await bench.entries(bench.inbox.name)].count(MARK) == 1
+        results = await bench.resume()
+        assert len({result.turn for result in results}) == 1
+
+
+@pytest.mark.law("T12")
+async def test_a_request_for_a_message_before_an_answer_does_not_end_with_that_answer(store: TapeStore) -> None:
+    """A version before did not record which turn an open message was interrupted in: such messages run alone."""
+    await cut_off_batch(store)
+    async with running(store, ScriptedModel(), JOINED, life="second") as bench:
+        recovered = await bench.recover()
+        apart = [replace(owed, interrupted_turn="") for owed in recovered.open]
+        async with asyncio.timeout(WAIT):
+            for one in bench.line.take_up(replace(recovered, open=tuple(apart))):
+                await one
+        assert len(bench.requests) == 3
+        assert {request.messages[-1]["role"] for request in bench.requests} <= {"user", "tool"}
 
 
 async def test_after_giving_up_the_next_message_is_answered(store: TapeStore) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 
 from bubbot.errors import ModelUnavailable
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall
+from bubbot.model import FailedCall, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
 from tests.turns import HOME, Options, Played, Replying, asked, calls, replying, running, says, texts_of
@@ -115,6 +117,75 @@ class TestOverflow:
         model = Played({"error": "overflow", "message": "bad \ud83d"}, says("ok"))
         async with running(memory_store, model) as bench:
             assert (await bench.say("long")).text == "ok"
+
+
+class TestAnAnswerThatIsCut:
+    @pytest.mark.parametrize("texts", [Texts("en"), Texts("zh")])
+    async def test_people_are_told_and_the_tape_keeps_what_the_model_said(
+        self, memory_store: InMemoryStore, texts: Texts
+    ) -> None:
+        model = replying(ModelReply("Once upon a", finish="length"), ModelReply("a time"))
+        async with running(memory_store, model, Options(texts=texts)) as bench:
+            told = (await bench.say("tell me")).text
+            assert told == f"Once upon a\n\n{texts.say('answer_cut')}"
+            assert bench.channel.texts == [told]
+            assert texts_of(await bench.entries(), "assistant") == ["Once upon a"]
+            assert (await bench.say("go on")).text == "a time"
+
+
+class TestAttempts:
+    """Which model was asked, which answered, what failed on the way and why, and what it cost."""
+
+    async def test_a_fallback_is_named_with_what_failed_before_it(self, memory_store: InMemoryStore) -> None:
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield FailedCall("a/first", "model_unavailable", "503", 0.25, 1.5, "a/first")
+            yield FailedCall("a/first", "model_unavailable", "503 again", 0.25, 0.0, "a/second")
+            yield TextDelta("hello")
+            yield ModelReply("hello", usage=Usage(3, 4, cost=0.002), model="a/second")
+
+        async with running(memory_store, Replying(stream)) as bench:
+            await bench.say("hi")
+            (step,) = await bench.events("loop.step")
+            assert (step["model"], step["answered"], step["cost"]) == ("scripted", "a/second", 0.002)
+            assert [(one["model"], one["status"], one.get("error")) for one in step["attempts"]] == [
+                ("a/first", "failed", "503"),
+                ("a/first", "failed", "503 again"),
+                ("a/second", "ok", None),
+            ]
+            assert step["attempts"][0]["elapsed_ms"] >= 250
+            assert step["attempts"][2]["first_text_ms"] >= 0
+            assert (step["attempts"][2]["usage"]["output_tokens"], step["attempts"][2]["cost"]) == (4, 0.002)
+            told = (await bench.say(",why")).text
+            assert ": ok, scripted asked, a/second answered, 3 tokens in, 4 out, cost 0.002 USD, " in told
+            assert re.search(r"^  a/first failed after 2\d\d ms: 503 again$", told, re.MULTILINE)
+
+    async def test_an_error_after_failures_is_recorded_once(self, memory_store: InMemoryStore) -> None:
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield FailedCall("a/first", "model_unavailable", "down", 0.0)
+            raise ModelUnavailable("down")
+
+        async with running(memory_store, Replying(stream)) as bench:
+            await bench.say("hi")
+            (step,) = await bench.events("loop.step")
+            assert [(one["model"], one["error"]) for one in step["attempts"]] == [("a/first", "down")]
+            assert step["cost"] is None
+            assert "cost unknown" in (await bench.say(",why")).text
+
+    async def test_a_call_that_never_ends_is_recorded_when_it_is_stopped(self, memory_store: InMemoryStore) -> None:
+        asked_for = asyncio.Event()
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield TextDelta("hel")
+            asked_for.set()
+            await asyncio.Event().wait()
+
+        async with running(memory_store, Replying(stream)) as bench:
+            result = await bench.post("hi")
+            await asked_for.wait()
+            assert bench.app.stop(HOME)
+            assert (await result).status == "stopped"
+            (step,) = await bench.events("loop.step")
+            assert (step["status"], [one["status"] for one in step["attempts"]]) == ("stopped", ["stopped"])
 
 
 @pytest.mark.law("T7")

@@ -268,3 +268,27 @@ async def test_a_message_no_turn_can_be_made_of_ends_with_a_failure_and_ends_not
     async with running(sqlite_store, ScriptedModel(), life="second") as bench:
         assert await bench.resume() == []
         assert (await bench.say("again")).text == "You said: again"
+
+
+class TestStopAndStatus:
+    """A `,status` is answered although a `,stop` follows at once, as in a pipe."""
+
+    async def test_a_stop_right_behind_it_leaves_the_status_alone(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            async with bench.app.exclusive(HOME):
+                for line in (",status", ",stop"):
+                    await bench.gate.receive(bench.inbound(line))
+            await bench.quiet()
+            assert len(bench.channel.texts) == 2
+            assert Texts().say("nothing_to_stop") in bench.channel.texts
+            assert any(text.startswith("I am listening.") for text in bench.channel.texts)
+
+    async def test_the_message_behind_the_status_is_stopped(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            async with bench.app.exclusive(HOME):
+                status = await bench.post(",status")
+                stopped = await bench.post("hello")
+                assert bench.app.stop(HOME)
+            assert ((await status).status, (await stopped).status) == ("answered", "stopped")
+            assert bench.requests == []
+            assert (await bench.say("again")).status == "answered"

@@ -14,6 +14,8 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
+from bubbot.views.memory import MemoryView
 from tests.turns import HOME, Bench, Options, Played, asked, calls, running, says, texts_of
 
 
@@ -114,7 +116,7 @@ class TestResume:
             await bench.say(",correct 3 at six")
             await bench.say(",resume session/start")
             await bench.say("when?")
-            assert [content for _, content in asked(bench.requests[-1])][3] == "[corrects #3] at six"
+            assert [content for _, content in asked(bench.requests[-1])][3] == "[corrects #3, by Ann (#1)] at six"
 
     @pytest.mark.parametrize("wanted", ["nothing/here", "4", "99", "memory/seal", "0"])
     async def test_what_opens_no_window_is_refused(self, memory_store: InMemoryStore, wanted: str) -> None:
@@ -168,7 +170,7 @@ class TestRetry:
             await bench.say(",correct 3 at six")
             await bench.say(",retry")
             shown = [content for _, content in asked(bench.requests[-1])]
-            assert shown[1:] == ["[2026-11-21 20:21] at five", "[corrects #3] at six"]
+            assert shown[1:] == ["[2026-11-21 20:21] at five", "[corrects #3, by Ann (#1)] at six"]
 
 
 class TestCorrect:
@@ -181,6 +183,41 @@ class TestCorrect:
     async def test_an_entry_that_does_not_exist_is_refused(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             assert "no entry 99 to correct" in (await bench.say(",correct 99 x")).text
+
+    @pytest.mark.law("T6")
+    async def test_a_member_corrects_own_words_only_and_is_named(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
+            await bench.say("at five", sender="2", direct=False)
+            own, answer = [entry.id for entry in await bench.entries() if entry.kind == "message"]
+            for entry, sender in ((own, "1"), (answer, "1"), (answer, "2"), (1, "2")):
+                refused = await bench.say(f",correct {entry} I never said that", sender=sender, direct=False)
+                assert refused.text == Texts().say("correct_own", entry=entry)
+            assert await bench.events("correction") == []
+            await bench.say(f",correct {own} at six\n[2026-11-21 20:21] Bob (#3): yes", sender="2", direct=False)
+            await bench.say("when?", sender="1", direct=False)
+            shown = [content for _, content in asked(bench.requests[-1])]
+            line = f"[corrects #{own}, by Ann (#2)] at six\n    \\[2026-11-21 20:21] Bob (#3): yes"
+            assert line in shown
+
+    @pytest.mark.law("T6")
+    async def test_an_admin_corrects_what_others_and_the_bot_said(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel(), Options(role=Role.ADMIN)) as bench:
+            await bench.say("at five", sender="2", direct=False)
+            for entry in await bench.entries():
+                if entry.kind == "message":
+                    assert "corrected" in (await bench.say(f",correct {entry.id} at six", sender="1")).text
+            assert {entry.meta["sender"]["id"] for entry in await bench.entries() if entry.name == "correction"} == {
+                "1"
+            }
+
+
+async def test_a_handoff_is_owned_by_who_asked_for_it(memory_store: InMemoryStore) -> None:
+    model = Played(calls("tape_handoff", name="phase/two"), says("ok"))
+    async with running(memory_store, model) as bench:
+        await bench.say(",handoff phase/one what we know")
+        await bench.say("go on")
+        owners = {entry.name: entry.payload["state"]["owner"] for entry in await bench.entries() if entry.opens_window}
+        assert owners == {"session/start": "human", "phase/one": "human", "phase/two": "agent"}
 
 
 class TestReset:
@@ -210,6 +247,14 @@ class TestReset:
             assert texts_of(await bench.entries(), "user") == []
             assert (await bench.say("hello")).text == "fresh"
             assert await last_shown(bench) == ["hello"]
+
+    @pytest.mark.parametrize("how", ["archive", "erase"])
+    async def test_the_new_tape_has_an_empty_memory_at_once(self, store: TapeStore, how: str) -> None:
+        async with running(store, Played(*self.MODEL)) as bench:
+            await self.told(bench)
+            await bench.say(f",reset {how}")
+            snapshot = await bench.tape().read(MemoryView())
+            assert (snapshot.empty, snapshot.version) == (True, 1)
 
     async def test_archive_writes_the_memory_to_a_file_before(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played(*self.MODEL)) as bench:

@@ -79,9 +79,9 @@ async def test_search_cites_and_marks(chat: TapeService, begin: Callable[..., An
     assert await use(turn, "tape.search", query="volcano") == (
         'Found 2 for "volcano" on the whole tape, newest first:\n'
         "#2 2026-11-21 21:21 message: volcanoe trip\n"
-        "#1 2026-11-21 21:21 message: Volcano tour [superseded by #3]"
+        "#1 2026-11-21 21:21 message [superseded by #3]: Volcano tour"
     )
-    assert "#1 2026-11-21 21:21 message: Volcano tour (typo) [superseded by #3]" in await use(
+    assert "#1 2026-11-21 21:21 message (typo) [superseded by #3]: Volcano tour" in await use(
         turn, "tape_search", query="volcnao"
     )
     assert (await use(turn, "tape.search", query="volcano", limit=1)).count("\n") == 1
@@ -168,7 +168,7 @@ async def test_a_handoff_waits_for_the_results_of_the_step(chat: TapeService, be
     turn = await begin()
     answer = await use(turn, "handoff", name=" phase/b ", summary="so far", next_steps=["go"], source_ids=[1, 2])
     assert answer == "A new window opens at phase/b."
-    state = {"summary": "so far", "next_steps": ["go"], "source_ids": [1, 2], "owner": "human"}
+    state = {"summary": "so far", "next_steps": ["go"], "source_ids": [1, 2], "owner": "agent"}
     assert turn.after_results == [("phase/b", state)]
     assert turn.tape.delta == ()
     for name, given in turn.after_results:
@@ -177,7 +177,7 @@ async def test_a_handoff_waits_for_the_results_of_the_step(chat: TapeService, be
 
 
 @pytest.mark.parametrize(
-    ("origin", "owner"), [("human", "human"), ("agent:scout", "scout"), ("schedule", "agent"), ("system", "agent")]
+    ("origin", "owner"), [("human", "agent"), ("agent:scout", "scout"), ("schedule", "agent"), ("system", "agent")]
 )
 async def test_a_handoff_says_who_owns_the_next_phase(begin: Callable[..., Any], origin: str, owner: str) -> None:
     turn = await begin(origin=origin)
@@ -187,7 +187,7 @@ async def test_a_handoff_says_who_owns_the_next_phase(begin: Callable[..., Any],
 
 async def test_a_handoff_typed_as_text(chat: TapeService, begin: Callable[..., Any]) -> None:
     await chat.append([message("user", "a"), message("user", "b")])
-    turn = await begin()
+    turn = await begin(runs_command=True)
     await use(turn, "handoff", name="phase/b", source_ids="1, 2", next_steps="go\nrest", phase="b")
     state = {"phase": "b", "next_steps": ["go", "rest"], "source_ids": [1, 2], "owner": "human"}
     assert turn.after_results == [("phase/b", state)]

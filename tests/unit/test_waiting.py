@@ -23,9 +23,11 @@ from tests.virtual import virtual
 LATER = SteppingClock(START + timedelta(minutes=5))
 
 
-def said(number: int, text: str = "", *, sender: str = "1", attempts: int = 0, time: str = TIME) -> Waiting:
+def said(
+    number: int, text: str = "", *, sender: str = "1", attempts: int = 0, time: str = TIME, turn: str = ""
+) -> Waiting:
     inbound = Inbound("test", f"m{number}", "home", Sender(sender), text or f"text {number}", time, message=str(number))
-    return Waiting(Accepted(number, inbound, attempts), asyncio.get_running_loop().create_future())
+    return Waiting(Accepted(number, inbound, attempts, turn), asyncio.get_running_loop().create_future())
 
 
 def changed(number: int, what: type[Edit | Deletion | Reaction | Inbound], message: int = 1) -> Changed:
@@ -65,9 +67,21 @@ class TestBatches:
         waiting = line(said(1), said(2, ",help"), said(3), said(4))
         assert [taken(waiting), taken(waiting), taken(waiting)] == [[1], [2], [3, 4]]
 
-    async def test_what_was_interrupted_comes_alone(self) -> None:
+    async def test_what_was_interrupted_in_an_unknown_turn_comes_alone(self) -> None:
         waiting = line(said(1, attempts=1), said(2, attempts=1), said(3), said(4))
         assert [taken(waiting), taken(waiting), taken(waiting)] == [[1], [2], [3, 4]]
+
+    @pytest.mark.parametrize("debounce", [0.0, 1.0])
+    async def test_an_interrupted_batch_comes_again_as_it_was(self, debounce: float) -> None:
+        waiting = line(
+            *(said(number, attempts=1, turn="a") for number in (1, 2)),
+            said(3, sender="2"),  # waited while 4 steered the turn of 1 and 2
+            said(4, attempts=1, turn="a"),
+            said(5, attempts=1, turn="b"),
+            said(6),
+            debounce=debounce,
+        )
+        assert [taken(waiting) for _ in range(4)] == [[1, 2, 4], [3], [5], [6]]
 
     async def test_there_is_a_limit(self) -> None:
         waiting = line(*(said(number) for number in range(1, 26)))
@@ -350,18 +364,6 @@ class TestTurns:
         async with running(store, ScriptedModel(), Options(rules=rules()), life="second") as bench:
             await bench.resume()
             assert texts_of(await bench.entries(), "user") == ["overheard", "what was that?"]
-
-    async def test_a_joined_batch_that_was_interrupted_is_run_singly(self, store: TapeStore) -> None:
-        async with running(store, Played({"text": "never", "delay": 60}), Options(rules=rules(0.01))) as bench:
-            for text in ("one", "two"):
-                await bench.gate.receive(bench.inbound(text))
-            await began(bench)
-        async with running(store, ScriptedModel(), Options(rules=rules(0.01)), life="second") as bench:
-            results = await bench.resume()
-            assert [one.status for one in results] == ["answered", "answered"]
-            assert len({one.turn for one in results}) == 2
-            assert texts_of(await bench.entries(), "user") == ["one", "two"]
-            assert [start["attempt"] for start in await bench.events("turn/start")] == [1, 2, 2]
 
 
 async def began(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tools.session import WhyArgs
+from bubbot.views import context, selectors
 from bubbot.views.why import RECENT_TURNS, TurnSpansView, WhyView
 from tests.turns import HOME, Bench, Played, calls, running, says
 from tests.unit.test_recovery import cut_off
@@ -121,10 +122,23 @@ class TestTheCommand:
             assert verdict == "[equal to the one that was sent, byte for byte]"
             assert json.loads(text)["messages"][0]["content"] == bench.requests[-1].system
 
+    async def test_a_request_of_an_earlier_version_is_not_called_altered(
+        self, memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            with monkeypatch.context() as earlier:
+                earlier.setattr(context, "VERSION", 1)
+                earlier.setattr(selectors, "people_text", lambda text, indent="": text)
+                await bench.say("[x] one")
+            for entry in await bench.entries():
+                entry.made.clear()
+            assert "cannot be compared]" in (await bench.say(",why yes")).text
+
     async def test_a_failed_step_shows_its_error(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played({"error": "unavailable", "message": "it rains"})) as bench:
             await bench.say("hello")
-            assert "  it rains" in (await bench.say(",why")).text.splitlines()
+            told = (await bench.say(",why")).text
+            assert re.search(r"^  scripted failed after \d+ ms: it rains$", told, re.MULTILINE)
 
     async def test_without_a_model_it_can_still_be_asked(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, UnconfiguredModel()) as bench:
