@@ -75,7 +75,9 @@ _NONE = Limit()
 class Plan:
     """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
     `("bot", "")`. `decided` is the price of a model that the deployment set, `listed` the one of a list, None where nobody
-    knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where everybody is told every time."""
+    knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where
+    everybody is told every time; `answering` the models that may answer a call, that which is asked first and its
+    fallbacks."""
 
     limits: Mapping[tuple[str, str], Limit] = field(default_factory=dict)
     decided: Callable[[str], Price | None] = lambda _: None
@@ -83,10 +85,16 @@ class Plan:
     answer: Callable[[str], int] = lambda _: 4096
     warn_at: float = 0.8
     loud: frozenset[str] = frozenset()
+    answering: Callable[[str], tuple[str, ...]] = lambda model: (model,)
 
     def price(self, model: str) -> Price | None:
         """What a model costs as far as that is known before the call."""
         return self.decided(model) or self.listed(model)
+
+    def most(self, model: str, usage: Usage) -> int | None:
+        """Return what these tokens cost at the dearest model that may answer; None if none of them has a price."""
+        prices = [price for one in self.answering(model) if (price := self.price(one)) is not None]
+        return max((price.nano(usage) for price in prices), default=None)
 
     def limit(self, scope: str, name: str) -> Limit | None:
         """The limit that holds for one; None where there is none."""
@@ -204,7 +212,8 @@ class Budget:
         try:
             yield made
             made.status = "answered" if made.reply else made.status
-        except ModelError:
+        except ModelError as error:
+            made.heard = max(made.heard, error.heard)
             raise
         except BaseException:
             made.status = "stopped"
@@ -252,8 +261,8 @@ class Budget:
         return Call(hold)
 
     def _hold(self, payer: Payer, model: str, input_tokens: int) -> Hold:
-        price, output = self.plan.price(model), self.plan.answer(model)
-        nano = price.nano(Usage(input_tokens, output)) if price else None
+        output = max(map(self.plan.answer, self.plan.answering(model)))
+        nano = self.plan.most(model, Usage(input_tokens, output))
         return Hold(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
 
     def _limited(self, hold: Hold) -> list[Key]:

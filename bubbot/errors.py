@@ -130,9 +130,11 @@ class StoreTooNew(StoreError):
 
 
 class ModelError(BubbotError):
-    """The model could not answer."""
+    """The model could not answer. `heard`: the tokens of an answer that had come before it failed, estimated; the
+    provider counts them, though nobody is shown them."""
 
     kind = "model"
+    heard: int = 0
 
 
 class ModelOverflow(ModelError):

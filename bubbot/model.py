@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from bubbot.tape.entry import JsonObject, thaw
 
@@ -115,20 +115,34 @@ NANO = 10**9
 """Of these a US dollar has: amounts are whole numbers of them, so that sums do not depend on their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
-    known."""
+class PriceTier(NamedTuple):
+    """What tokens cost, as in `Price`, in a call that reads more than `above` tokens."""
 
+    above: int
     input: float
     output: float
     cached: float | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
+    known. `tiers`: other prices of calls that read much, the lowest first."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    tiers: tuple[PriceTier, ...] = ()
+
     def nano(self, usage: Usage) -> int:
         """What these tokens cost, in billionths of a dollar."""
+        at: Price | PriceTier = self
+        for tier in self.tiers:
+            if usage.input_tokens > tier.above:
+                at = tier
         cached = min(usage.cached_tokens, usage.input_tokens)
-        reading = self.input if self.cached is None else self.cached
-        dollars = (usage.input_tokens - cached) * self.input + cached * reading + usage.output_tokens * self.output
+        reading = at.input if at.cached is None else at.cached
+        dollars = (usage.input_tokens - cached) * at.input + cached * reading + usage.output_tokens * at.output
         return round(dollars * (NANO // 1_000_000))
 
 

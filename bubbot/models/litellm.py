@@ -36,6 +36,7 @@ from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
 from bubbot.models.litellm_quiet import litellm
 from bubbot.models.litellm_tokens import Tokenizers
 from bubbot.models.litellm_wire import BROKEN, Ending
+from bubbot.views.compact import estimate_tokens
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class LitellmModel:
         self._chance = chance
         size = given.get("context_tokens")
         self._tokenizers = Tokenizers()
+        self._priced = {one: litellm_sizes.price(one, own_address=self._own(one)) is not None for one in self._targets}
         self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=bool(given.get("api_base")))
 
     @property
@@ -148,7 +150,8 @@ class LitellmModel:
         """Tokens as the provider counted them, where it did, and what litellm reckons for them or for the seconds."""
         counted = [getattr(answer.usage, name, None) for name in ("input_tokens", "output_tokens")]
         read, wrote = (one if isinstance(one, int) else 0 for one in counted)
-        cost = None if self._own(target) else answer.hidden_params.get("response_cost")
+        own = litellm_sizes.is_own_server(target, own_address=self._own(target))
+        cost = None if own else answer.hidden_params.get("response_cost")
         return Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
 
     async def aclose(self) -> None:
@@ -210,6 +213,9 @@ class LitellmModel:
                     yield TextDelta(text)
             await self._within(limits.idle, silent, target, ending.rest())
             yield await self._whole(chunks, answer, ending, request)
+        except ModelError as error:
+            error.heard = estimate_tokens(answer.said()) if answer.begun else 0
+            raise
         finally:
             with suppress(Exception):  # the connection may be gone, which is what is wanted
                 await chunks.aclose()
@@ -274,8 +280,8 @@ class LitellmModel:
         return reply
 
     def _cost(self, target: str, answer: Assembly) -> float | None:
-        """US dollars by litellm's price list; None where it has no price, and for whatever sits at an own address."""
-        if answer.usage is None or (provider_of(target) == "openai" and self._own(target)):
+        """US dollars as litellm reckons them; None for what had no price before the call either."""
+        if answer.usage is None or not self._priced[target]:
             return None
         try:
             parts = litellm.cost_per_token(model=target, usage_object=answer.usage)
