@@ -131,7 +131,7 @@ class Call:
         """The tokens, and whether they are an estimate. What was cut off is reckoned by what was heard of it; a call
         that failed before anything came is free at every provider."""
         told = self.reply.usage if self.reply else Usage()
-        if told.input_tokens or told.output_tokens or told.cost is not None:
+        if (told.input_tokens or told.output_tokens or told.cost is not None) and told.is_plausible():
             return told, False
         if self.reply is None and self.status == "failed" and not self.heard:
             return Usage(), False

@@ -101,6 +101,12 @@ class ToolCall:
     arguments: str
 
 
+MOST_TOKENS = 100_000_000
+"""More than any model reads or writes in one call."""
+MOST_DOLLARS = 10_000.0
+"""More than any call costs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one model call as the provider (or the tokenizer) counted them; `cost` in US dollars."""
@@ -109,6 +115,16 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     cost: float | None = None
+
+    def is_plausible(self, *, most_input: int = MOST_TOKENS, most_output: int = MOST_TOKENS) -> bool:
+        """Return false if these numbers cannot be of one call: below zero, or more than it can have had."""
+        cost_fits = self.cost is None or 0 <= self.cost <= MOST_DOLLARS  # false for nan, too
+        return (
+            0 <= self.input_tokens <= most_input
+            and 0 <= self.output_tokens <= most_output
+            and 0 <= self.cached_tokens <= most_input
+            and cost_fits
+        )
 
 
 NANO = 10**9

@@ -43,6 +43,10 @@ T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
 """Seconds we wait at most before asking again; a provider that asks for more has failed for this turn."""
+ADDED_TOKENS = 100_000
+"""Tokens that a provider may add to a request by itself, such as what it has searched for."""
+LONGEST_ANSWER = 1_000_000
+"""Tokens of an answer that are believed if nobody knows how much a model writes."""
 NO_KEY = "none"
 """What an own address is sent where no key is set: the client insists on one."""
 
@@ -87,6 +91,7 @@ class LitellmModel:
         self._chance = chance
         size = given.get("context_tokens")
         self._tokenizers = Tokenizers()
+        self._longest_answers = {one: litellm_sizes.longest_answer(one) or LONGEST_ANSWER for one in self._targets}
         self._priced = {one: litellm_sizes.price(one, own_address=self._own(one)) is not None for one in self._targets}
         self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=bool(given.get("api_base")))
 
@@ -152,7 +157,8 @@ class LitellmModel:
         read, wrote = (one if isinstance(one, int) else 0 for one in counted)
         own = litellm_sizes.is_own_server(target, own_address=self._own(target))
         cost = None if own else answer.hidden_params.get("response_cost")
-        return Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
+        usage = Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
+        return usage if usage.is_plausible() else Usage()
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -272,12 +278,32 @@ class LitellmModel:
         if ending.reason in BROKEN:
             raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.reason}")
         answer.response_id = ending.message or answer.response_id
-        answer.usage = _counted(chunks)
+        answer.usage = self._believed(target, request, _counted(chunks))
         own = await self._own_usage(target, request, answer) if answer.usage is None else None
         reply = answer.reply(finish, request, self._cost(target, answer), own)
         if reply.finish == "content_filter":
             raise ModelRefused(f"{target} stopped its answer: its content filter stepped in")
         return reply
+
+    def _believed(self, target: str, request: ModelRequest, usage: Any) -> Any:
+        """The usage as the provider counted it; None if it cannot be true: then we count ourselves.
+
+        A token stands for a byte at least, apart from what a provider adds by itself.
+        """
+        if usage is None:
+            return None
+        counted = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+        most_input = len(request.as_bytes()) + ADDED_TOKENS
+        if counted.is_plausible(most_input=most_input, most_output=self._longest_answers[target]):
+            return usage
+        log.warning(
+            "%s says that it read %d and wrote %d tokens, which cannot be; they are estimated instead",
+            target,
+            counted.input_tokens,
+            counted.output_tokens,
+            extra={"action": "model.odd_usage"},
+        )
+        return None
 
     def _cost(self, target: str, answer: Assembly) -> float | None:
         """US dollars as litellm reckons them; None for what had no price before the call either."""

@@ -151,9 +151,5 @@ class Assembly:
         if self.usage is None:
             return own or Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(self.said()))
         details = getattr(self.usage, "prompt_tokens_details", None)
-        return Usage(
-            self.usage.prompt_tokens or 0,
-            self.usage.completion_tokens or 0,
-            getattr(details, "cached_tokens", None) or 0,
-            cost,
-        )
+        read, cached = self.usage.prompt_tokens or 0, getattr(details, "cached_tokens", None) or 0
+        return Usage(read, self.usage.completion_tokens or 0, min(max(cached, 0), read), cost)

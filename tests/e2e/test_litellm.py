@@ -110,6 +110,22 @@ async def test_a_provider_that_counts_nothing_is_estimated() -> None:
     assert reply.usage.cost is None
 
 
+@pytest.mark.parametrize("counted", [(-5, 7, 0), (11, -5, 0), (10**12, 7, 0), (11, 10**12, 0), (10**6, 7, 0)])
+async def test_a_usage_that_cannot_be_is_estimated(
+    counted: tuple[int, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    reply, _ = await answer(says("hello out there", counted=counted))
+    assert 0 < reply.usage.input_tokens < 1_000
+    assert 0 < reply.usage.output_tokens < 100
+    assert [one for one in caplog.records if getattr(one, "action", "") == "model.odd_usage"]
+
+
+@pytest.mark.parametrize(("cached", "believed"), [(-5, 0), (10**12, 11), (5, 5)])
+async def test_no_more_was_cached_than_was_read(cached: int, believed: int) -> None:
+    reply, _ = await answer(says("hello", counted=(11, 7, cached)))
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (11, 7, believed)
+
+
 PASSING = {
     "429 with Retry-After": fails(429, retry_after="0.05"),
     "408": fails(408),

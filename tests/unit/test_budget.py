@@ -198,6 +198,18 @@ class TestWhatIsNotKnown:
         [settled] = await facts(memory_store, SETTLED)
         assert (settled["status"], settled["input_tokens"], settled["output_tokens"]) == ("stopped", 5, 0)
 
+    @pytest.mark.parametrize(
+        "told",
+        [Usage(-5, 7), Usage(5, 10**12), Usage(5, 7, cost=-1.0), Usage(5, 7, cost=float("nan")), Usage(5, 7, -1)],
+    )
+    async def test_a_usage_that_cannot_be_is_estimated(self, memory_store: InMemoryStore, told: Usage) -> None:
+        budget = await opened(memory_store, plan(day=1000))
+        async with budget.call(ANN, "m", 5) as call:
+            call.heard, call.reply = 4, ModelReply("words words", usage=told)
+        await budget.written()
+        (settled,) = await facts(memory_store, SETTLED)
+        assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 4, True)
+
     async def test_an_answer_without_usage_is_estimated(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
         async with budget.call(ANN, "m", 5) as call:
