@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
-from bubbot.errors import BubbotError, BudgetSpent, ModelError, StoreError
+from bubbot.errors import BubbotError, BudgetSpent, ModelError, ModelOverflow, StoreError
 from bubbot.model import NANO, ModelReply, Price, Usage
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -30,6 +30,8 @@ from bubbot.views.budget import (
     WARNED,
     Books,
     BooksView,
+    CallError,
+    FailingModel,
     Hold,
     Key,
     MarkView,
@@ -119,13 +121,14 @@ async def nobody(key: str, text: str, fact: TapeEntry) -> bool:  # noqa: ARG001 
 @dataclass
 class Call:
     """One model call. Whoever makes it says what came of it, as far as that is known. `asked`: when it began, where
-    nothing limits it and so no reservation says it."""
+    nothing limits it and so no reservation says it. `error`: why nobody was answered, though the model was asked."""
 
     hold: Hold
     asked: str = ""
     heard: int = 0
     reply: ModelReply | None = None
     status: str = "failed"
+    error: CallError | None = None
 
     def usage(self) -> tuple[Usage, bool]:
         """The tokens, and whether they are an estimate. What was cut off is reckoned by what was heard of it; a call
@@ -180,6 +183,10 @@ class Budget:
         """What was settled in the days and months that are not over."""
         return self._books.spent
 
+    def failing(self) -> Mapping[str, FailingModel]:
+        """Return the models whose newest calls failed, by name."""
+        return self._books.failing
+
     def held(self) -> tuple[Hold, ...]:
         """The reservations of calls that are under way."""
         return tuple(self._books.open.values())
@@ -214,6 +221,11 @@ class Budget:
             made.status = "answered" if made.reply else made.status
         except ModelError as error:
             made.heard = max(made.heard, error.heard)
+            # A request that is too long says nothing about the model: the turn goes on in a new window.
+            made.error = None if isinstance(error, ModelOverflow) else CallError(error.kind, error.status)
+            raise
+        except Exception:
+            made.status, made.error = "stopped", CallError("internal")
             raise
         except BaseException:
             made.status = "stopped"
@@ -318,6 +330,10 @@ class Budget:
         took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, nano=nano)
         data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": made.status}
         data |= {"asked": made.asked} if made.asked else {"reserved": hold.entry}
+        data |= {"requested": hold.model} if answered != hold.model else {}
+        if made.error is not None:
+            error = {"kind": made.error.kind, "at": timestamp(self._now())}
+            data["error"] = error | ({} if made.error.status is None else {"status": made.error.status})
         data |= {"estimated": True} if estimated else {}
         return took, event(SETTLED, data, key=f"settled:{hold.call}")
 

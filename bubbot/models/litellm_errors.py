@@ -95,6 +95,13 @@ def is_overflow(text: str, status: int | None = None) -> bool:
 def translated(error: BaseException, model: str, redact: Callable[[str], str]) -> ModelError:
     """The error of ours that stands for `error`, with a sentence that names the model and holds no secret."""
     chain = tuple(_chain(error))
+    found = _translated(chain, model, redact)
+    found.status = _status(chain)
+    return found
+
+
+def _translated(chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str]) -> ModelError:
+    error = chain[0]
     kind, words = _kind(chain), redact(_words(chain))[:LONGEST]
     match kind:
         case "overflow":

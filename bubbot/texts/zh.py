@@ -182,6 +182,7 @@ _REASONS = {
     "model_refused": "模型服务拒绝了这次请求（{detail}）",
     "model_unavailable": "模型暂时不可用，请稍后再试（{detail}）",
     "model_unconfigured": "尚未配置模型（{detail}）",
+    "model_key_missing": "模型需要密钥，但没有设置（{detail}）",
     "step_limit": "已执行 {steps} 步仍未得出答案。发送 ,retry 可让我继续；[model] max_steps 可提高上限",
     "repeated_call": "模型反复用相同的参数调用 {name}，我已停止",
     "empty_answer": "模型返回了空的回答",
