@@ -69,7 +69,10 @@ _OVERFLOW = re.compile(
     r"|input token count.{0,40}exceeds|input tokens exceed the configured limit"  # Gemini, Azure
     r"|longer than the model's context length|exceeded max context length|request_too_large"  # sglang, Ollama, Anthropic
     r"|reduce the length of the (messages|prompt|input)|greater than the context length"  # Groq, LM Studio
-    r"|too many (input )?tokens in (the )?(request|prompt|input)",
+    r"|too many (input )?tokens in (the )?(request|prompt|input)"
+    r"|total number of tokens in the prompt cannot exceed|range of input length should be"  # Cohere, DashScope
+    r"|prompt exceeds max(imum)? length|exceeded model token limit"  # Zhipu, Moonshot
+    r"|context window exceeds( the)? limit|ContextWindowExceededError",  # MiniMax, a proxy of litellm
     re.IGNORECASE,
 )
 _RATE = re.compile(
