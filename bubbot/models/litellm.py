@@ -72,7 +72,8 @@ _LIMITS = {
 
 
 class LitellmModel:
-    """See `Model`. `sleep` and `chance` (0 to 1) are for tests."""
+    """See `Model`. `sleep` and `chance` (0 to 1) are for tests. Models without their key (`keyless` of the settings) are
+    not asked: their fallbacks are."""
 
     def __init__(
         self,
@@ -85,7 +86,8 @@ class LitellmModel:
         self._name = options.name
         self._settings = given
         self._limits = Limits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
-        self._targets = (options.name, *given.get("fallback", ()))
+        keyless = given.get("keyless", ())
+        self._targets = tuple(one for one in (options.name, *given.get("fallback", ())) if one not in keyless)
         self._own_secrets = Redactor([key for key in (given.get("api_key"),) if key])
         self._sleep = sleep
         self._chance = chance
