@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bubbot import plugins
 from bubbot.budget import Budget
 from bubbot.environment import variables
+from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.model import Model, ModelOptions
 from bubbot.models import litellm_keys, litellm_names, litellm_sizes, local
@@ -74,6 +76,7 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         return model
     litellm_names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
     litellm_names.check_fallbacks(settings.model.fallback)
+    _check_address(settings, provider)
     if missing := keyless_models(settings, variables(), name):
         if len(missing) == len({name, *settings.model.fallback}):
             return KeylessModel(name, missing[name], Texts(settings.bot.language))
@@ -82,6 +85,16 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
     )
     return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
+
+
+def _check_address(settings: Settings, provider: str) -> None:
+    """Raise `ConfigError` if `api_base` holds credentials that would go into the same header as the key."""
+    address, has_key = urlsplit(settings.model.api_base or ""), settings.model.api_key is not None
+    if (address.username or address.password) and provider != "gemini" and (has_key or provider in litellm_keys.KEYS):
+        raise ConfigError(
+            f"[model] api_base holds a user name or a password, which cannot be sent beside the key of {provider!r}: take "
+            "what stands before the @ out of the address."
+        )
 
 
 def keyless_models(settings: Settings, environment: Mapping[str, str], name: str = "") -> dict[str, tuple[str, ...]]:

@@ -212,14 +212,16 @@ class LitellmModel:
             begun = False
             while True:
                 seconds, sentence = (limits.idle, silent) if begun else (first - loop.time(), late)
-                chunk = await self._within(seconds, sentence, target, anext(chunks, None))
+                cut = f"{target} broke off {'in the middle of' if begun else 'before'} its answer"
+                chunk = await self._within(seconds, sentence, target, anext(chunks, None), cut=cut)
                 if chunk is None:
                     break
                 text = answer.add(chunk)
                 begun = answer.begun
                 if text:
                     yield TextDelta(text)
-            await self._within(limits.idle, silent, target, ending.rest())
+            cut = f"{target} broke off in the middle of its answer"
+            await self._within(limits.idle, silent, target, ending.rest(), cut=cut)
             yield await self._whole(chunks, answer, ending, request)
         except ModelError as error:
             error.heard = estimate_tokens(answer.said()) if answer.begun else 0
@@ -259,8 +261,9 @@ class LitellmModel:
             found.setdefault("api_key", NO_KEY)  # else it would be sent the key of OpenAI, from the environment
         return found
 
-    async def _within(self, seconds: float, sentence: str, target: str, awaited: Awaitable[T]) -> T:
-        """Waits for one step of a call. Raises `ModelUnavailable` with the sentence where it takes too long."""
+    async def _within(self, seconds: float, sentence: str, target: str, awaited: Awaitable[T], *, cut: str = "") -> T:
+        """Waits for one step of a call. Raises `ModelUnavailable` with the sentence if it takes too long, and with `cut`
+        if the connection breaks."""
         limit = asyncio.timeout(max(seconds, 0.0))
         try:
             async with limit:
@@ -268,6 +271,8 @@ class LitellmModel:
         except Exception as error:  # noqa: BLE001 - litellm raises anything; all of it leaves here as ours
             if limit.expired():
                 raise ModelUnavailable(sentence) from None
+            if cut and litellm_errors.is_cut(error):
+                raise ModelUnavailable(cut) from None
             # The cause is kept out: its text and its frames hold headers, and with them the key.
             raise litellm_errors.translated(error, target, self._redact) from None
 

@@ -126,6 +126,19 @@ async def test_no_more_was_cached_than_was_read(cached: int, believed: int) -> N
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (11, 7, believed)
 
 
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (says("hello out there", cut=True), "openai/test broke off in the middle of its answer"),
+        (Step(cut=True), "openai/test broke off before its answer"),
+    ],
+)
+async def test_a_cut_stream_is_told_in_our_words(step: Step, told: str) -> None:
+    error, _ = await failure(step, retries=0)
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == told
+
+
 PASSING = {
     "429 with Retry-After": fails(429, retry_after="0.05"),
     "408": fails(408),

@@ -95,3 +95,14 @@ async def test_a_model_without_its_key_says_so_at_once(monkeypatch: pytest.Monke
     # One that answers in its place needs no key of the first.
     assert isinstance(chosen("openai/gpt-5", fallback=["openrouter/x"]), LazyModel)
     assert isinstance(chosen("openai/gpt-5", fallback=["anthropic/x"]), KeylessModel)
+
+
+@pytest.mark.parametrize("name", ["anthropic/claude-sonnet-4-5", "openai/gpt-4o"])
+def test_credentials_in_the_address_beside_a_key_are_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^\[model\] api_base holds a user name or a password") as caught:
+        chosen(name, api_base="http://user:pl4nted@127.0.0.1:1/v1", api_key="sk-1")
+    assert "pl4nted" not in str(caught.value)
+
+
+def test_credentials_in_the_address_without_a_key_are_sent() -> None:
+    assert isinstance(chosen("ollama_chat/qwen3", api_base="http://user:secret@127.0.0.1:1"), LazyModel)
