@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
-from bubbot.errors import BubbotError, BudgetSpent, ModelError, StoreError
+from bubbot.errors import BubbotError, BudgetSpent, ModelError, ModelOverflow, StoreError
 from bubbot.model import NANO, ModelReply, Price, Usage
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -30,6 +30,8 @@ from bubbot.views.budget import (
     WARNED,
     Books,
     BooksView,
+    CallError,
+    FailingModel,
     Hold,
     Key,
     MarkView,
@@ -75,7 +77,9 @@ _NONE = Limit()
 class Plan:
     """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
     `("bot", "")`. `decided` is the price of a model that the deployment set, `listed` the one of a list, None where nobody
-    knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where everybody is told every time."""
+    knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where
+    everybody is told every time; `answering` the models that may answer a call, that which is asked first and its
+    fallbacks."""
 
     limits: Mapping[tuple[str, str], Limit] = field(default_factory=dict)
     decided: Callable[[str], Price | None] = lambda _: None
@@ -83,10 +87,16 @@ class Plan:
     answer: Callable[[str], int] = lambda _: 4096
     warn_at: float = 0.8
     loud: frozenset[str] = frozenset()
+    answering: Callable[[str], tuple[str, ...]] = lambda model: (model,)
 
     def price(self, model: str) -> Price | None:
         """What a model costs as far as that is known before the call."""
         return self.decided(model) or self.listed(model)
+
+    def most(self, model: str, usage: Usage) -> int | None:
+        """Return what these tokens cost at the dearest model that may answer; None if none of them has a price."""
+        prices = [price for one in self.answering(model) if (price := self.price(one)) is not None]
+        return max((price.nano(usage) for price in prices), default=None)
 
     def limit(self, scope: str, name: str) -> Limit | None:
         """The limit that holds for one; None where there is none."""
@@ -111,7 +121,7 @@ async def nobody(key: str, text: str, fact: TapeEntry) -> bool:  # noqa: ARG001 
 @dataclass
 class Call:
     """One model call. Whoever makes it says what came of it, as far as that is known. `asked`: when it began, where
-    nothing limits it and so no reservation says it."""
+    nothing limits it and so no reservation says it. `error`: why nobody was answered, though the model was asked."""
 
     hold: Hold
     asked: str = ""
@@ -120,12 +130,13 @@ class Call:
     status: str = "failed"
     cost_nanousd: int | None = None
     """What it cost, once it is over; None if nobody knows the price."""
+    error: CallError | None = None
 
     def usage(self) -> tuple[Usage, bool]:
         """The tokens, and whether they are an estimate. What was cut off is reckoned by what was heard of it; a call
         that failed before anything came is free at every provider."""
         told = self.reply.usage if self.reply else Usage()
-        if told.input_tokens or told.output_tokens or told.cost is not None:
+        if (told.input_tokens or told.output_tokens or told.cost is not None) and told.is_plausible():
             return told, False
         if self.reply is None and self.status == "failed" and not self.heard:
             return Usage(), False
@@ -174,6 +185,10 @@ class Budget:
         """What was settled in the days and months that are not over."""
         return self._books.spent
 
+    def failing(self) -> Mapping[str, FailingModel]:
+        """Return the models whose newest calls failed, by name."""
+        return self._books.failing
+
     def held(self) -> tuple[Hold, ...]:
         """The reservations of calls that are under way."""
         return tuple(self._books.open.values())
@@ -206,7 +221,13 @@ class Budget:
         try:
             yield made
             made.status = "answered" if made.reply else made.status
-        except ModelError:
+        except ModelError as error:
+            made.heard = max(made.heard, error.heard)
+            # A request that is too long says nothing about the model: the turn goes on in a new window.
+            made.error = None if isinstance(error, ModelOverflow) else CallError(error.kind, error.status)
+            raise
+        except Exception:
+            made.status, made.error = "stopped", CallError("internal")
             raise
         except BaseException:
             made.status = "stopped"
@@ -254,8 +275,8 @@ class Budget:
         return Call(hold)
 
     def _hold(self, payer: Payer, model: str, input_tokens: int) -> Hold:
-        price, output = self.plan.price(model), self.plan.answer(model)
-        nano = price.nano(Usage(input_tokens, output)) if price else None
+        output = max(map(self.plan.answer, self.plan.answering(model)))
+        nano = self.plan.most(model, Usage(input_tokens, output))
         return Hold(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
 
     def _limited(self, hold: Hold) -> list[Key]:
@@ -312,6 +333,10 @@ class Budget:
         took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, nano=nano)
         data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": made.status}
         data |= {"asked": made.asked} if made.asked else {"reserved": hold.entry}
+        data |= {"requested": hold.model} if answered != hold.model else {}
+        if made.error is not None:
+            error = {"kind": made.error.kind, "at": timestamp(self._now())}
+            data["error"] = error | ({} if made.error.status is None else {"status": made.error.status})
         data |= {"estimated": True} if estimated else {}
         return took, event(SETTLED, data, key=f"settled:{hold.call}")
 

@@ -19,6 +19,7 @@ BubbotError
 │   ├── ModelRefused           the provider declined this request, or the credentials
 │   ├── ModelUnavailable       the provider, or the local model's process, is not there
 │   ├── ModelUnconfigured      no model is set up
+│   │   └── ModelKeyMissing    the model's provider wants a key, and none is set
 │   ├── ModelStepLimit         it went on calling tools until its steps were used up
 │   ├── ModelRepeatsCall       it went on making the same call
 │   ├── ModelAnsweredNothing   its answer has no text
@@ -130,9 +131,12 @@ class StoreTooNew(StoreError):
 
 
 class ModelError(BubbotError):
-    """The model could not answer."""
+    """The model could not answer. `heard`: the tokens of an answer that had come before it failed, estimated; the
+    provider counts them, though nobody is shown them. `status`: the status of HTTP that the provider sent, if it did."""
 
     kind = "model"
+    heard: int = 0
+    status: int | None = None
 
 
 class ModelOverflow(ModelError):
@@ -174,6 +178,12 @@ class ModelUnconfigured(ModelError):
     """No model is set up."""
 
     kind = "model_unconfigured"
+
+
+class ModelKeyMissing(ModelUnconfigured):
+    """The provider of the model wants a key, and none is set; nobody was asked."""
+
+    kind = "model_key_missing"
 
 
 class ModelStepLimit(ModelError):

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from bubbot.tape.entry import JsonObject, thaw
 
@@ -101,6 +101,12 @@ class ToolCall:
     arguments: str
 
 
+MOST_TOKENS = 100_000_000
+"""More than any model reads or writes in one call."""
+MOST_DOLLARS = 10_000.0
+"""More than any call costs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one model call as the provider (or the tokenizer) counted them; `cost` in US dollars."""
@@ -110,25 +116,49 @@ class Usage:
     cached_tokens: int = 0
     cost: float | None = None
 
+    def is_plausible(self, *, most_input: int = MOST_TOKENS, most_output: int = MOST_TOKENS) -> bool:
+        """Return false if these numbers cannot be of one call: below zero, or more than it can have had."""
+        cost_fits = self.cost is None or 0 <= self.cost <= MOST_DOLLARS  # false for nan, too
+        return (
+            0 <= self.input_tokens <= most_input
+            and 0 <= self.output_tokens <= most_output
+            and 0 <= self.cached_tokens <= most_input
+            and cost_fits
+        )
+
 
 NANO = 10**9
 """Of these a US dollar has: amounts are whole numbers of them, so that sums do not depend on their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
-    known."""
+class PriceTier(NamedTuple):
+    """What tokens cost, as in `Price`, in a call that reads more than `above` tokens."""
 
+    above: int
     input: float
     output: float
     cached: float | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
+    known. `tiers`: other prices of calls that read much, the lowest first."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    tiers: tuple[PriceTier, ...] = ()
+
     def nano(self, usage: Usage) -> int:
         """What these tokens cost, in billionths of a dollar."""
+        at: Price | PriceTier = self
+        for tier in self.tiers:
+            if usage.input_tokens > tier.above:
+                at = tier
         cached = min(usage.cached_tokens, usage.input_tokens)
-        reading = self.input if self.cached is None else self.cached
-        dollars = (usage.input_tokens - cached) * self.input + cached * reading + usage.output_tokens * self.output
+        reading = at.input if at.cached is None else at.cached
+        dollars = (usage.input_tokens - cached) * at.input + cached * reading + usage.output_tokens * at.output
         return round(dollars * (NANO // 1_000_000))
 
 

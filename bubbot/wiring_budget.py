@@ -106,10 +106,21 @@ def plan_of(settings: Settings) -> Plan:
 
     def listed(name: str) -> Price | None:
         if name not in memo:  # a look into a file
-            memo[name] = None if _own_address(settings, name) else litellm_sizes.price(name)
+            memo[name] = litellm_sizes.price(name, own_address=_own_address(settings, name))
         return memo[name]
 
-    return Plan(limits, lambda name: _decided(found, name, dollar), listed, _answers(settings), found.warn_at, LOUD)
+    def answering(name: str) -> tuple[str, ...]:
+        return (name, *settings.model.fallback) if "/" in name else (name,)
+
+    return Plan(
+        limits,
+        lambda name: _decided(found, name, dollar),
+        listed,
+        _answers(settings),
+        found.warn_at,
+        LOUD,
+        answering,
+    )
 
 
 def _limit(found: LimitSettings, dollar: float) -> Limit:
@@ -146,7 +157,7 @@ def _decided(settings: BudgetSettings, name: str, dollar: float) -> Price | None
 
 
 def _own_address(settings: Settings, name: str) -> bool:
-    """Whether something answers at an address of ours that only goes by the name."""
+    """Whether `api_base` sends calls of this model to an address of ours."""
     return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.name.partition("/")[0]
 
 

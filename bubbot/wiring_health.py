@@ -23,9 +23,11 @@ from bubbot.gateway.health import (
     Backup,
     ChannelState,
     Database,
+    ModelTrouble,
     Owed,
     Snapshot,
     State,
+    failing_models,
     next_firings,
     owed_by,
     used_of,
@@ -113,6 +115,10 @@ class Watch:
             found.append(ChannelState(name, state, health.ready, health.heard, note))
         return tuple(found)
 
+    def failing(self) -> tuple[ModelTrouble, ...]:
+        """Return the models that have not answered since a call failed; asks nobody."""
+        return failing_models(self.over.budget.failing(), used_models(self.settings), timestamp(self._now()))
+
     async def snapshot(self) -> Snapshot:
         """How the bot is now. Raises a `StoreError` where the database cannot be read."""
         noted, over, budget = remarks(), self.over, self.over.budget
@@ -133,6 +139,7 @@ class Watch:
             errors=noted.errors,
             newest=noted.newest,
             quarantine=self.quarantine,
+            failing=self.failing(),
         )
 
     async def standing_of_tapes(self) -> Standing:
@@ -179,15 +186,17 @@ async def left_behind(
         waiting += len(await Inbox(service(inbox_tape(channel)), lambda: "").open())
     for channel in _channels(names, outbox_tape("")):
         owed.append(owed_by(channel, await Outbox(service(outbox_tape(channel))).open()))
+    books = await _books(service(BUDGET_TAPE))
     plan, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
     return replace(
         nobody_runs(settings, home, now),
         load=Load(waiting=waiting),
         owed=tuple(owed),
         firings=next_firings(await _schedule(service(SCHEDULE_TAPE)), now),
-        budget=used_of((await _books(service(BUDGET_TAPE))).spent, plan, today, dollar_of(settings)),
+        budget=used_of(books.spent, plan, today, dollar_of(settings)),
         database=await _database(home, store),
         quarantine=_held(await Quarantine(service(HOME_TAPE)).standing()),
+        failing=failing_models(books.failing, used_models(settings), timestamp(now())),
     )
 
 
@@ -236,6 +245,11 @@ async def _schedule(tape: TapeService) -> Schedule:
 
 async def _books(tape: TapeHandle) -> Books:
     return (await tape.read(BooksView(await tape.read(MarkView()))))[0]
+
+
+def used_models(settings: Settings) -> frozenset[str]:
+    """Return the names of the models that the settings name for answers."""
+    return frozenset((settings.model.name, *settings.model.fallback, *settings.budget.cheaper))
 
 
 def dollar_of(settings: Settings) -> float:

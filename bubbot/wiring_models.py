@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bubbot import plugins
 from bubbot.budget import Budget
+from bubbot.environment import variables
+from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.model import Model, ModelOptions
-from bubbot.models import litellm_names, litellm_sizes, local
+from bubbot.models import litellm_keys, litellm_names, litellm_sizes, local
 from bubbot.models.lazy import LazyModel
-from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
 from bubbot.runtime.intake import Intake, IntakeSettings
 from bubbot.runtime.models import SessionModels
 from bubbot.settings import Settings
@@ -73,10 +76,38 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         return model
     litellm_names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
     litellm_names.check_fallbacks(settings.model.fallback)
+    _check_address(settings, provider)
+    if missing := keyless_models(settings, variables(), name):
+        if len(missing) == len({name, *settings.model.fallback}):
+            return KeylessModel(name, missing[name], Texts(settings.bot.language))
+        values["keyless"] = tuple(missing)
     traits = litellm_sizes.traits(
         name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
     )
     return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
+
+
+def _check_address(settings: Settings, provider: str) -> None:
+    """Raise `ConfigError` if `api_base` holds credentials that would go into the same header as the key."""
+    address, has_key = urlsplit(settings.model.api_base or ""), settings.model.api_key is not None
+    if (address.username or address.password) and provider != "gemini" and (has_key or provider in litellm_keys.KEYS):
+        raise ConfigError(
+            f"[model] api_base holds a user name or a password, which cannot be sent beside the key of {provider!r}: take "
+            "what stands before the @ out of the address."
+        )
+
+
+def keyless_models(settings: Settings, environment: Mapping[str, str], name: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the models that are asked, `name` (else the configured one) and its fallbacks, whose keys are missing.
+
+    Each with the variables that could hold it. Models of plugins need none, as far as anybody knows.
+    """
+    first, ours = name or settings.model.name, {*plugins.names("bubbot.models")} - {LITELLM}
+    asked = [one for one in (first, *settings.model.fallback) if one.partition("/")[0] not in ours]
+    is_set = settings.model.api_key is not None or settings.model.api_base is not None
+    return litellm_keys.keyless(
+        dict.fromkeys(asked), provider=first.partition("/")[0], is_set=is_set, variables=environment
+    )
 
 
 def turns_at_once(settings: Settings) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from bubbot import log
 from bubbot.channel import Channel
 from bubbot.cli.init_service import KINDS, Service, home_of
-from bubbot.environment import environment_secrets, zone_variable
+from bubbot.environment import environment_secrets, variables, zone_variable
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.init.accounts import TITLES, Accounts
@@ -124,7 +124,10 @@ class _Init:
         except ConfigError as error:  # what was written stays, and what to do with it is told all the same
             serves, failure = False, error
         writer = None if serves else self._home.holder()
-        for line in farewell(settings, self._accounts, prefix=self._prefix(), writer=writer, serves=serves):
+        lines = farewell(
+            settings, self._accounts, prefix=self._prefix(), writer=writer, serves=serves, environment=variables()
+        )
+        for line in lines:
             console.tell(line)
         if failure is not None:
             raise failure

@@ -30,6 +30,7 @@ async def health(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
         lambda: watch.quarantine,
         watch.snapshot,
         lambda: watch.store.commits,
+        watch.failing,
     )
     async with door.health_door(door.HealthAddress(settings.host, settings.port), asked, metrics):
         yield

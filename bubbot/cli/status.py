@@ -32,8 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = (
         "Say how the running bot is: its channels, what waits, what comes next, budgets, database and the last errors. "
-        "Where none runs, say what the database holds. The exit code is 0 where a bot runs, hears every channel and is in "
-        "no quarantine, else 1."
+        "Where none runs, say what the database holds. The exit code is 0 if a bot runs, hears every channel, gets answers "
+        "from its models and is in no quarantine, else 1."
     )
     parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -95,7 +95,12 @@ async def _asked(home: Home, wait: float) -> tuple[Snapshot | None, str]:
     if found.quarantine is not None:
         return found, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
     deaf = [one.name for one in found.channels if not one.fine]
-    return found, f"Not every channel receives: {', '.join(deaf)}." if deaf else ""
+    silent = [one.name for one in found.failing]
+    told = [
+        *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
+        *([f"No answer comes from {', '.join(silent)}."] if silent else []),
+    ]
+    return found, " ".join(told)
 
 
 async def _answer(home: Home) -> Snapshot:

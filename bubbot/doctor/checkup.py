@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from bubbot.doctor.answers import check_answers
 from bubbot.doctor.backups import check_backups
 from bubbot.doctor.channels import Asking, check_channels
 from bubbot.doctor.clock import check_time_service
@@ -115,6 +116,8 @@ class _Examination:
             stuck = partial(check_stuck, home, now=self._now, running=running, pid=home.holder() if running else None)
             yield from guarded("what is open", stuck)
             yield from guarded("the quarantine", partial(check_quarantine, home))
+            if self.settings is not None:
+                yield from guarded("the answers", partial(check_answers, home, self.settings, now=self._now))
         yield from guarded("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _database(self) -> Iterator[Finding]:

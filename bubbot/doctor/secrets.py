@@ -14,25 +14,11 @@ from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.environment import PREFIX, variables
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.models.unconfigured import key_missing
 from bubbot.settings import Settings
 from bubbot.settings_sources import read_toml
+from bubbot.wiring_models import keyless_models
 
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-    "cerebras": ("CEREBRAS_API_KEY",),
-    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
-    "deepinfra": ("DEEPINFRA_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "groq": ("GROQ_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "moonshot": ("MOONSHOT_API_KEY",),
-    "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
-    "xai": ("XAI_API_KEY",),
-}
-"""Where litellm looks for the key of a provider: any of these variables. Providers with other ways are left out."""
 MOUNTED = Path("/run/secrets")
 """Where containers are given secrets: readable for all, and nobody else is inside."""
 _SECRET = re.compile(r"(^|_)(token|secret|password|key)$")
@@ -133,11 +119,6 @@ def check_secrets(settings: Settings, home: Home, config: Path | None) -> Iterat
 
 
 def _keys(settings: Settings, file: Path) -> Iterator[Finding]:
-    """`api_base` may be any server, which has its own mind about keys; `api_key` goes to every model of `[model]`."""
-    if settings.model.api_key or settings.model.api_base:
-        return
-    for name in dict.fromkeys((settings.model.name, *settings.model.fallback)):
-        wanted = KEYS.get(name.partition("/")[0], ())
-        if wanted and not any(variables().get(one) for one in wanted):
-            cause = f"{name} needs a key, and neither [model] api_key nor {' or '.join(wanted)} is set here."
-            yield Finding("secret.no_key", "problem", cause, edit(file))
+    """Whether the models that are asked have their keys."""
+    for name, wanted in keyless_models(settings, variables()).items():
+        yield Finding("secret.no_key", "problem", key_missing(name, wanted), edit(file))

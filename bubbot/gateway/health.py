@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from bubbot.budget import COST, TOKENS, Plan
@@ -14,7 +15,7 @@ from bubbot.runtime.app import Load
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.plan import next_times
 from bubbot.tape.handle import Clock
-from bubbot.views.budget import BOT, NOTHING, Key, Spent
+from bubbot.views.budget import BOT, NOTHING, FailingModel, Key, Spent
 from bubbot.views.outbox import Intent
 from bubbot.views.schedule import Schedule
 
@@ -81,6 +82,18 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelTrouble:
+    """A model that does not answer: since when and when it was asked last (ISO 8601), the kind of the error, and the
+    status of HTTP that its provider sent."""
+
+    name: str
+    since: str
+    newest: str
+    kind: str
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Database:
     """Sizes in bytes; `free` is what the disk of the home has left; `entries` over all tapes."""
 
@@ -102,7 +115,8 @@ class Backup:
 class Snapshot:
     """How the bot is at `at`, ISO 8601 in UTC as all times here. `pid` is None where no bot runs: then there are no
     channels and no errors, and `load` counts the messages that nobody has answered. `backup` is the newest;
-    `quarantine` that of which the home was made, while nothing is sent to anybody outside."""
+    `quarantine` that of which the home was made, while nothing is sent to anybody outside; `failing` the models that
+    have not answered since a call failed."""
 
     version: str
     home: str
@@ -122,17 +136,32 @@ class Snapshot:
     errors: int = 0
     newest: tuple[Remembered, ...] = ()
     quarantine: Backup | None = None
+    failing: tuple[ModelTrouble, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether a bot runs and hears all its channels; in quarantine it hears nobody."""
-        return self.pid is not None and self.quarantine is None and all(one.fine for one in self.channels)
+        """Whether a bot runs, hears all its channels and gets answers from its models; in quarantine it hears nobody."""
+        hears = self.pid is not None and self.quarantine is None and all(one.fine for one in self.channels)
+        return hears and not self.failing
 
 
 def owed_by(channel: str, intents: Iterable[Intent]) -> Owed:
     """What a channel's open intents amount to."""
     dates = [one.date for one in intents if one.parts]
     return Owed(channel, len(dates), min(dates, default=""))
+
+
+def failing_models(failing: Mapping[str, FailingModel], used: Collection[str], at: str) -> tuple[ModelTrouble, ...]:
+    """Return the models that do not answer, as far as that still matters at `at`.
+
+    A model that no setting names (`used`) any more counts for a day after it was asked last: somebody may have left it.
+    """
+    day_ago = (datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC)
+    return tuple(
+        ModelTrouble(*one)
+        for name, one in sorted(failing.items())
+        if name in used or datetime.fromisoformat(one.newest) > day_ago
+    )
 
 
 def next_firings(state: Schedule, now: Clock) -> tuple[Firing, ...]:

@@ -13,8 +13,10 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.gateway.health import Backup, ChannelState, Snapshot
+from bubbot.gateway.health import Backup, ChannelState, ModelTrouble, Snapshot
+from bubbot.gateway.health_words import why_failing
 from bubbot.gateway.metrics import Metrics
+from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class Asked:
     quarantine: Callable[[], Backup | None]
     snapshot: Callable[[], Awaitable[Snapshot]]
     commits: Callable[[], int]
+    failing: Callable[[], Sequence[ModelTrouble]] = tuple
 
 
 @asynccontextmanager
@@ -91,6 +94,10 @@ def _ready(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
         if (held := asked.quarantine()) is not None:
             fine = False
             told |= {"ready": False, "quarantine": held.name}
+        if failing := asked.failing():  # whoever sees 503 may cut the bot off; people still have their commands
+            told["models"] = {
+                one.name: {"since": one.since, "asked": one.newest, "why": why_failing(Texts(), one)} for one in failing
+            }
         return web.json_response(told, status=200 if fine else 503)
 
     return ready

@@ -8,8 +8,16 @@ from zoneinfo import ZoneInfo
 
 from bubbot.budget import TOKENS
 from bubbot.channel import Role
+from bubbot.errors import (
+    ModelAnsweredNothing,
+    ModelKeyMissing,
+    ModelRateLimited,
+    ModelRefused,
+    ModelUnavailable,
+    ModelUnconfigured,
+)
 from bubbot.gateway.activity import Doing
-from bubbot.gateway.health import ChannelState, Snapshot, Used
+from bubbot.gateway.health import ChannelState, ModelTrouble, Snapshot, Used
 from bubbot.schedule.words import length_words
 from bubbot.tape.query import moment
 from bubbot.texts import Texts
@@ -88,6 +96,14 @@ class HealthTeller:
         if one.quarantine:
             told = say("st_quarantine_is", name=one.quarantine.name, at=self.when(one.quarantine.at))
             yield Row(say("st_quarantine"), (told,))
+        if one.failing:
+            yield Row(say("st_models"), tuple(map(self._failing, one.failing)))
+
+    def _failing(self, one: ModelTrouble) -> str:
+        since, newest = self.when(one.since), self.when(one.newest)
+        return self.texts.say(
+            "st_failing_is", name=one.name, since=since, why=why_failing(self.texts, one), newest=newest
+        )
 
     def _standing(self) -> Iterator[Row]:
         say, one, none = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
@@ -169,6 +185,32 @@ def doing_words(texts: Texts, found: tuple[Doing, float | None] | None) -> str:
         case _:
             told = texts.say("doing_asking")
     return told if seconds is None else texts.say("doing_since", doing=told, length=length_words(int(seconds), texts))
+
+
+def why_failing(texts: Texts, one: ModelTrouble) -> str:
+    """Say why a model does not answer: our own words, for a provider's may repeat what somebody wrote."""
+    match one.kind, one.status:
+        case ModelUnconfigured.kind, _:
+            return texts.say("failing_unconfigured")
+        case ModelKeyMissing.kind, _:
+            return texts.say("failing_no_key")
+        case ModelRefused.kind, 401 | 403:
+            return texts.say("failing_key")
+        case ModelRefused.kind, 402 | 429:
+            return texts.say("failing_no_credit")
+        case ModelRefused.kind, None:
+            return texts.say("failing_refused")
+        case ModelRefused.kind, status:
+            return texts.say("failing_refused_status", status=status)
+        case ModelRateLimited.kind, _:
+            return texts.say("failing_rate")
+        case ModelAnsweredNothing.kind, _:
+            return texts.say("failing_empty")
+        case ModelUnavailable.kind, int(status):
+            return texts.say("failing_status", status=status)
+        case ModelUnavailable.kind, _:
+            return texts.say("failing_unavailable")
+    return texts.say("failing_otherwise", kind=one.kind)
 
 
 def size_words(size: int) -> str:

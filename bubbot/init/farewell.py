@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bubbot.init.accounts import TITLES, Account
 from bubbot.init.changes import Changes
 from bubbot.models import local
+from bubbot.models.unconfigured import key_missing
 from bubbot.settings import Settings
+from bubbot.wiring_models import keyless_models
 
 
 def overridden(settings: Settings, changes: Changes) -> Iterator[str]:
@@ -19,12 +21,20 @@ def overridden(settings: Settings, changes: Changes) -> Iterator[str]:
 
 
 def farewell(
-    settings: Settings, accounts: Sequence[Account], *, prefix: str, writer: int | None, serves: bool
+    settings: Settings,
+    accounts: Sequence[Account],
+    *,
+    prefix: str,
+    writer: int | None,
+    serves: bool,
+    environment: Mapping[str, str],
 ) -> Iterator[str]:
     """The next steps, a line each. `prefix` is the command of this bot, `writer` the process that runs it already,
-    `serves` whether a service does."""
+    `serves` whether a service does; `environment` may hold keys of models."""
     if not settings.model.name and not local.available():
         yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
+    for name, wanted in keyless_models(settings, environment).items():
+        yield f"{key_missing(name, wanted)} `{prefix} init --api-key-file FILE` takes it from a file."
     yield "\nNext:"
     yield f"  {prefix} doctor    looks whether everything is in order"
     if writer is not None:

@@ -37,12 +37,17 @@ from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
 from bubbot.models.litellm_quiet import litellm
 from bubbot.models.litellm_tokens import Tokenizers
 from bubbot.models.litellm_wire import BROKEN, Ending
+from bubbot.views.compact import estimate_tokens
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
 """Seconds we wait at most before asking again; a provider that asks for more has failed for this turn."""
+ADDED_TOKENS = 100_000
+"""Tokens that a provider may add to a request by itself, such as what it has searched for."""
+LONGEST_ANSWER = 1_000_000
+"""Tokens of an answer that are believed if nobody knows how much a model writes."""
 NO_KEY = "none"
 """What an own address is sent where no key is set: the client insists on one."""
 
@@ -68,7 +73,8 @@ _LIMITS = {
 
 
 class LitellmModel:
-    """See `Model`. `sleep` and `chance` (0 to 1) are for tests."""
+    """See `Model`. `sleep` and `chance` (0 to 1) are for tests. Models without their key (`keyless` of the settings) are
+    not asked: their fallbacks are."""
 
     def __init__(
         self,
@@ -81,12 +87,15 @@ class LitellmModel:
         self._name = options.name
         self._settings = given
         self._limits = Limits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
-        self._targets = (options.name, *given.get("fallback", ()))
+        keyless = given.get("keyless", ())
+        self._targets = tuple(one for one in (options.name, *given.get("fallback", ())) if one not in keyless)
         self._own_secrets = Redactor([key for key in (given.get("api_key"),) if key])
         self._sleep = sleep
         self._chance = chance
         size = given.get("context_tokens")
         self._tokenizers = Tokenizers()
+        self._longest_answers = {one: litellm_sizes.longest_answer(one) or LONGEST_ANSWER for one in self._targets}
+        self._priced = {one: litellm_sizes.price(one, own_address=self._own(one)) is not None for one in self._targets}
         self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=bool(given.get("api_base")))
 
     @property
@@ -149,8 +158,10 @@ class LitellmModel:
         """Tokens as the provider counted them, where it did, and what litellm reckons for them or for the seconds."""
         counted = [getattr(answer.usage, name, None) for name in ("input_tokens", "output_tokens")]
         read, wrote = (one if isinstance(one, int) else 0 for one in counted)
-        cost = None if self._own(target) else answer.hidden_params.get("response_cost")
-        return Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
+        own = litellm_sizes.is_own_server(target, own_address=self._own(target))
+        cost = None if own else answer.hidden_params.get("response_cost")
+        usage = Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
+        return usage if usage.is_plausible() else Usage()
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -208,15 +219,20 @@ class LitellmModel:
             begun = False
             while True:
                 seconds, sentence = (limits.idle, silent) if begun else (first - loop.time(), late)
-                chunk = await self._within(seconds, sentence, target, anext(chunks, None))
+                cut = f"{target} broke off {'in the middle of' if begun else 'before'} its answer"
+                chunk = await self._within(seconds, sentence, target, anext(chunks, None), cut=cut)
                 if chunk is None:
                     break
                 text = answer.add(chunk)
                 begun = answer.begun
                 if text:
                     yield TextDelta(text)
-            await self._within(limits.idle, silent, target, ending.rest())
+            cut = f"{target} broke off in the middle of its answer"
+            await self._within(limits.idle, silent, target, ending.rest(), cut=cut)
             yield await self._whole(chunks, answer, ending, request)
+        except ModelError as error:
+            error.heard = estimate_tokens(answer.said()) if answer.begun else 0
+            raise
         finally:
             with suppress(Exception):  # the connection may be gone, which is what is wanted
                 await chunks.aclose()
@@ -252,8 +268,9 @@ class LitellmModel:
             found.setdefault("api_key", NO_KEY)  # else it would be sent the key of OpenAI, from the environment
         return found
 
-    async def _within(self, seconds: float, sentence: str, target: str, awaited: Awaitable[T]) -> T:
-        """Waits for one step of a call. Raises `ModelUnavailable` with the sentence where it takes too long."""
+    async def _within(self, seconds: float, sentence: str, target: str, awaited: Awaitable[T], *, cut: str = "") -> T:
+        """Waits for one step of a call. Raises `ModelUnavailable` with the sentence if it takes too long, and with `cut`
+        if the connection breaks."""
         limit = asyncio.timeout(max(seconds, 0.0))
         try:
             async with limit:
@@ -261,6 +278,8 @@ class LitellmModel:
         except Exception as error:  # noqa: BLE001 - litellm raises anything; all of it leaves here as ours
             if limit.expired():
                 raise ModelUnavailable(sentence) from None
+            if cut and litellm_errors.is_cut(error):
+                raise ModelUnavailable(cut) from None
             # The cause is kept out: its text and its frames hold headers, and with them the key.
             raise litellm_errors.translated(error, target, self._redact) from None
 
@@ -273,16 +292,36 @@ class LitellmModel:
         if ending.reason in BROKEN:
             raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.reason}")
         answer.response_id = ending.message or answer.response_id
-        answer.usage = _counted(chunks)
+        answer.usage = self._believed(target, request, _counted(chunks))
         own = await self._own_usage(target, request, answer) if answer.usage is None else None
         reply = answer.reply(finish, request, self._cost(target, answer), own)
         if reply.finish == "content_filter":
             raise ModelRefused(f"{target} stopped its answer: its content filter stepped in")
         return reply
 
+    def _believed(self, target: str, request: ModelRequest, usage: Any) -> Any:
+        """The usage as the provider counted it; None if it cannot be true: then we count ourselves.
+
+        A token stands for a byte at least, apart from what a provider adds by itself.
+        """
+        if usage is None:
+            return None
+        counted = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+        most_input = len(request.as_bytes()) + ADDED_TOKENS
+        if counted.is_plausible(most_input=most_input, most_output=self._longest_answers[target]):
+            return usage
+        log.warning(
+            "%s says that it read %d and wrote %d tokens, which cannot be; they are estimated instead",
+            target,
+            counted.input_tokens,
+            counted.output_tokens,
+            extra={"action": "model.odd_usage"},
+        )
+        return None
+
     def _cost(self, target: str, answer: Assembly) -> float | None:
-        """US dollars by litellm's price list; None where it has no price, and for whatever sits at an own address."""
-        if answer.usage is None or (provider_of(target) == "openai" and self._own(target)):
+        """US dollars as litellm reckons them; None for what had no price before the call either."""
+        if answer.usage is None or not self._priced[target]:
             return None
         try:
             parts = litellm.cost_per_token(model=target, usage_object=answer.usage)

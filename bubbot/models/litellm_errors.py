@@ -69,7 +69,10 @@ _OVERFLOW = re.compile(
     r"|input token count.{0,40}exceeds|input tokens exceed the configured limit"  # Gemini, Azure
     r"|longer than the model's context length|exceeded max context length|request_too_large"  # sglang, Ollama, Anthropic
     r"|reduce the length of the (messages|prompt|input)|greater than the context length"  # Groq, LM Studio
-    r"|too many (input )?tokens in (the )?(request|prompt|input)",
+    r"|too many (input )?tokens in (the )?(request|prompt|input)"
+    r"|total number of tokens in the prompt cannot exceed|range of input length should be"  # Cohere, DashScope
+    r"|prompt exceeds max(imum)? length|exceeded model token limit"  # Zhipu, Moonshot
+    r"|context window exceeds( the)? limit|ContextWindowExceededError",  # MiniMax, a proxy of litellm
     re.IGNORECASE,
 )
 _RATE = re.compile(
@@ -81,6 +84,8 @@ _NO_MONEY = re.compile(
 )
 _GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
 """What `RetryInfo` says, in the body of an error of Google's; there is no header."""
+_TRANSPORTS = frozenset({"aiohttp", "anyio", "httpcore", "httpx", "ssl"})
+"""Libraries that raise errors of connections."""
 _PRINTED = re.compile(r"""\bb(['"])\s*(\{|\\n).*\1""", re.DOTALL)
 _VENDOR_WORD = re.compile(r"^\s*(litellm\.\w+|\w+(Error|Exception))\s*(:|-)\s*")
 
@@ -95,6 +100,13 @@ def is_overflow(text: str, status: int | None = None) -> bool:
 def translated(error: BaseException, model: str, redact: Callable[[str], str]) -> ModelError:
     """The error of ours that stands for `error`, with a sentence that names the model and holds no secret."""
     chain = tuple(_chain(error))
+    found = _translated(chain, model, redact)
+    found.status = _status(_below(chain))
+    return found
+
+
+def _translated(chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str]) -> ModelError:
+    error = chain[0]
     kind, words = _kind(chain), redact(_words(chain))[:LONGEST]
     match kind:
         case "overflow":
@@ -110,6 +122,13 @@ def translated(error: BaseException, model: str, redact: Callable[[str], str]) -
             return ModelRefused(f"{model} refused the request: {words}")
         case _:
             return ModelUnavailable(f"{model} could not be reached or failed: {words}", retry_after=retry_after(chain))
+
+
+def is_cut(error: BaseException) -> bool:
+    """Return true if the connection broke and the provider itself said nothing: all words there are a library's."""
+    chain = tuple(_chain(error))
+    broken = any(isinstance(one, OSError) or type(one).__module__.partition(".")[0] in _TRANSPORTS for one in chain)
+    return broken and _status(_below(chain)) is None
 
 
 def retry_after(chain: tuple[BaseException, ...]) -> float | None:
@@ -166,14 +185,17 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _status(chain: tuple[BaseException, ...]) -> int | None:
     """The status the provider sent: of the errors below litellm's own, whose status stands for their class."""
-    below = [one for one in chain if not type(one).__module__.startswith("litellm.exceptions")]
-    for one in (*below, *chain):
+    for one in (*_below(chain), *chain):
         status = getattr(one, "status_code", None)
         if status is None:
             status = getattr(getattr(one, "response", None), "status_code", None)
         if isinstance(status, int) and not isinstance(status, bool) and status >= 400:
             return status
     return None
+
+
+def _below(chain: tuple[BaseException, ...]) -> tuple[BaseException, ...]:
+    return tuple(one for one in chain if not type(one).__module__.startswith("litellm.exceptions"))
 
 
 def _headers(error: BaseException) -> Mapping[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,10 @@ _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 """What a provider is sent of a message; strict ones refuse a request with other keys."""
 _NO_EMPTY_TEXT = frozenset({"anthropic", "bedrock", "gemini", "vertex_ai"})
 """Providers whose protocols take no empty text: litellm would write a placeholder into the model's own words."""
+_ADDRESSES = frozenset({"url", "uri", "image_url", "video_url", "audio_url", "file_url", "file_uri", "file_id"})
+"""Keys whose text names something that somebody would fetch."""
+LONGEST_ADDRESS = 500
+"""Characters of an address that are put in words."""
 _FINISH: Mapping[str, Finish] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -37,6 +41,8 @@ def messages_for(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
 
 def _message(message: JsonObject, provider: str) -> dict[str, Any]:
     sent = {key: thaw(message[key]) for key in _KEYS if key in message}
+    if isinstance(sent.get("content"), list):
+        sent["content"] = [_unfetched(part) for part in sent["content"]]
     if sent.get("tool_calls") and not sent.get("content") and provider in _NO_EMPTY_TEXT:
         sent["content"] = None
     replay = message.get("replay")
@@ -44,6 +50,27 @@ def _message(message: JsonObject, provider: str) -> dict[str, Any]:
         # Nobody else can read it: the blocks are signed by the provider they came from.
         sent |= {key: thaw(replay[key]) for key in ("reasoning_content", "thinking_blocks") if key in replay}
     return sent
+
+
+def _unfetched(part: Any) -> Any:
+    """A part of a message; one that names an address is put in words, or litellm or the provider would fetch it."""
+    address = _address(part) if isinstance(part, Mapping) and part.get("type") != "text" else None
+    if address is None:
+        return part
+    kind = str(part.get("type", "file")).removesuffix("_url")
+    return {"type": "text", "text": f"[{kind}, not fetched: {' '.join(address.split())[:LONGEST_ADDRESS]}]"}
+
+
+def _address(value: Any, key: str = "") -> str | None:
+    """The first text under a key for addresses that is no data of its own; None if there is none."""
+    if isinstance(value, str):
+        return value if key in _ADDRESSES and not value.startswith("data:") else None
+    inner: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, Mapping):
+        inner = ((str(name), one) for name, one in value.items())
+    elif isinstance(value, list | tuple):
+        inner = ((key, one) for one in value)
+    return next((found for name, one in inner if (found := _address(one, name)) is not None), None)
 
 
 @dataclass
@@ -151,9 +178,5 @@ class Assembly:
         if self.usage is None:
             return own or Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(self.said()))
         details = getattr(self.usage, "prompt_tokens_details", None)
-        return Usage(
-            self.usage.prompt_tokens or 0,
-            self.usage.completion_tokens or 0,
-            getattr(details, "cached_tokens", None) or 0,
-            cost,
-        )
+        read, cached = self.usage.prompt_tokens or 0, getattr(details, "cached_tokens", None) or 0
+        return Usage(read, self.usage.completion_tokens or 0, min(max(cached, 0), read), cost)

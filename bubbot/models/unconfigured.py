@@ -1,10 +1,10 @@
-"""What answers where no model is set up: one plain sentence. Commands go on working."""
+"""What answers where no model is set up, or its key is missing: one plain sentence. Commands go on working."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from bubbot.errors import ModelUnconfigured
+from bubbot.errors import ModelKeyMissing, ModelUnconfigured
 from bubbot.model import ModelEvent, ModelRequest, ModelTraits
 from bubbot.texts import Texts
 
@@ -12,16 +12,33 @@ from bubbot.texts import Texts
 class UnconfiguredModel:
     """See `Model`; every request raises `ModelUnconfigured`."""
 
-    name = "none"
-
     def __init__(self, texts: Texts | None = None) -> None:
+        self.name = "none"
+        self._error = ModelUnconfigured
         self._told = (texts or Texts()).say("no_model")
         self.traits = ModelTraits(tools=False, notice=self._told)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002 - the port's signature
         """See `Model.stream`."""
-        raise ModelUnconfigured(self._told)
+        raise self._error(self._told)
         yield  # makes this a generator
 
     async def aclose(self) -> None:
         """See `Model.aclose`."""
+
+
+class KeylessModel(UnconfiguredModel):
+    """A model whose provider wants a key that nobody set; every request raises `ModelKeyMissing`, and none is sent."""
+
+    def __init__(self, name: str, variables: Sequence[str], texts: Texts | None = None) -> None:
+        super().__init__(texts)
+        self.name = name
+        self._error = ModelKeyMissing
+        self._told = key_missing(name, variables, texts)
+        self.traits = ModelTraits(tools=False, notice=self._told)
+
+
+def key_missing(name: str, variables: Sequence[str], texts: Texts | None = None) -> str:
+    """Say that a model needs a key, and where it is looked for."""
+    texts = texts or Texts()
+    return texts.say("no_key", name=name, variables=texts.say("or").join(variables))

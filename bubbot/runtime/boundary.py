@@ -20,7 +20,7 @@ async def failure(turn: Turn, error: Exception) -> LoopResult:
         return LoopResult("failed", await not_asked(turn, error))
     if isinstance(error, BubbotError):
         await turn.tape.append([make.error(error.kind, clean(str(error)))])
-        log.info("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
+        log.warning("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
         unconfigured = isinstance(error, ModelUnconfigured)
         return LoopResult(
             "failed", turn.texts.traced(str(error), turn.id) if unconfigured else turn.texts.failed(error, turn.id)

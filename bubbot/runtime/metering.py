@@ -10,16 +10,16 @@ from typing import Protocol
 
 from bubbot.budget import Budget, Call
 from bubbot.channel import Outbound
-from bubbot.errors import BudgetSpent, ModelNotAsked, TooManyMessages
+from bubbot.errors import BudgetSpent, ModelAnsweredNothing, ModelNotAsked, TooManyMessages
 from bubbot.model import NANO, Model, ModelReply, TextDelta
 from bubbot.rates import Rates
 from bubbot.runtime.calls import clean
 from bubbot.runtime.compose import Composed, fixed_tokens
-from bubbot.runtime.router import is_command
+from bubbot.runtime.router import is_command, route_assistant
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
 from bubbot.turn import SCHEDULED, Accepted, Turn
-from bubbot.views.budget import Payer, person, whose_budget
+from bubbot.views.budget import CallError, Payer, person, whose_budget
 from bubbot.views.compact import estimate_tokens, message_tokens
 
 log = logging.getLogger(__name__)
@@ -95,6 +95,8 @@ class _Listening:
     def reply(self, reply: ModelReply) -> None:
         self._call.heard = max(self._call.heard, estimate_tokens(reply.text) if reply.text else 0)
         self._call.reply = reply
+        if not reply.calls and route_assistant(clean(reply.text)).empty:
+            self._call.error = CallError(ModelAnsweredNothing.kind)
 
     @property
     def cost(self) -> float | None:

@@ -223,7 +223,7 @@ class SessionRuntime:
             elif max(one.attempts for one in batch) >= ATTEMPTS:
                 gave_up = turn.texts.say("gave_up")
                 await turn.tape.append([make.error("interrupted", gave_up)])
-                log.info("a turn was given up", extra={"action": "turn.failed"})
+                log.warning("a turn was given up", extra={"action": "turn.failed"})
                 result = LoopResult("failed", turn.texts.traced(gave_up, turn.id))
             else:
                 result = await self._bounded(turn)

@@ -14,6 +14,7 @@ def _form(count: int) -> str:
 
 
 _TURNS: dict[str, Sentence] = {
+    "no_key": "{name} needs a key, and neither [model] api_key nor {variables} is set here.",
     "no_model": (
         "No model is configured, so I cannot answer in my own words. Every command works (,help lists them). "
         '`bubbot init` gives me a model (or [model] name = "provider/model" in config.toml), '

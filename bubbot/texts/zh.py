@@ -14,6 +14,7 @@ def _form(_count: int) -> str:
 
 
 _TURNS: dict[str, Sentence] = {
+    "no_key": "{name} 需要密钥，但 [model] api_key 和 {variables} 在这里都没有设置。",
     "no_model": (
         "尚未配置模型，因此我还无法用自己的话回答您。所有命令均可使用（,help 可列出全部命令）。"
         '如需配置模型，请运行 bubbot init（或在 config.toml 中写入 [model] name = "provider/model"），或安装演示模型。'
@@ -184,6 +185,7 @@ _REASONS = {
     "model_refused": "模型服务拒绝了这次请求（{detail}）",
     "model_unavailable": "模型暂时不可用，请稍后再试（{detail}）",
     "model_unconfigured": "尚未配置模型（{detail}）",
+    "model_key_missing": "模型需要密钥，但没有设置（{detail}）",
     "step_limit": "已执行 {steps} 步仍未得出答案。发送 ,retry 可让我继续；[model] max_steps 可提高上限",
     "repeated_call": "模型反复用相同的参数调用 {name}，我已停止",
     "empty_answer": "模型返回了空的回答",

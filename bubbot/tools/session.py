@@ -64,7 +64,7 @@ class HelpArgs(ToolArgs):
 class WhyArgs(ToolArgs):
     """What `session.why` takes."""
 
-    request: bool = Field(default=False, description="print the request of the last step as it was sent")
+    request: bool = Field(default=False, description="print the request of the last step")
     turn: str = Field(default="", description="the turn to explain: its trace, which a failure tells")
     positional: ClassVar[tuple[str, ...]] = ("request",)
 
@@ -258,7 +258,7 @@ def _explained(found: Explanation) -> str:
     lines += [f"tool {name} (entry {entry_id})" for entry_id, name in found.tools]
     lines += [f"error {kind} (entry {entry_id}): {message}" for entry_id, kind, message in found.errors]
     if found.steps:
-        lines.append(",why yes prints the last request as it was sent")
+        lines.append(",why yes prints the last request as bubbot made it")
     return "\n".join(lines)
 
 
@@ -304,11 +304,13 @@ async def _request(turn: Turn, found: Explanation) -> str:
 
     request = await asyncio.to_thread(again)  # the whole tape is gone through, and let go of, beside the event loop
     same = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
-    verdict = "equal to the one that was sent, byte for byte" if same else "NOT equal to the one that was sent"
+    verdict = "equal to the recorded one, byte for byte" if same else "NOT equal to the recorded one"
     if not same and step["view"].get("version", 1) != VERSION:
         verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
     # Printed with the digests of images: what is printed goes onto the tape, where their bytes have no place.
-    return f"{request.as_bytes().decode()}\n[{verdict}]"
+    # What translates it for the provider adds the model's name and orders keys in its own way; no record has that.
+    made = f"the request to {step['model']} before its translation for the provider, keys sorted"
+    return f"{request.as_bytes().decode()}\n[{made}: {verdict}]"
 
 
 def session_tools() -> list[Tool]:

@@ -131,6 +131,25 @@ def hold_from(data: JsonObject, entry: int) -> Hold:
     return Hold(data["call"], payer, data["model"], data["day"], *tokens, data["nano"], entry)
 
 
+@dataclass(frozen=True, slots=True)
+class CallError:
+    """Why a call failed: the kind of the error, as on the tape, and the status of HTTP that the provider sent."""
+
+    kind: str
+    status: int | None = None
+
+
+class FailingModel(NamedTuple):
+    """A model that was asked and has not answered since: its name, when the first and the newest of these calls
+    failed (ISO 8601 in UTC), and why the newest did."""
+
+    name: str
+    since: str
+    newest: str
+    kind: str
+    status: int | None = None
+
+
 class Warned(NamedTuple):
     """What the owner was told of: a total, and whether by its `tokens` or its `cost`."""
 
@@ -162,6 +181,7 @@ class Books:
     open: dict[str, Hold] = field(default_factory=dict)
     warned: set[Warned] = field(default_factory=set)
     unpriced: set[str] = field(default_factory=set)
+    failing: dict[str, FailingModel] = field(default_factory=dict)
 
     def take(self, entries: Iterable[TapeEntry]) -> Books:
         """Counts these facts, in the order of the tape. Erased ones say nothing."""
@@ -179,10 +199,21 @@ class Books:
             hold = hold_from(data, entry.id)
             for key in hold.totals():
                 self.spent[key] = self.spent.get(key, NOTHING).plus(hold.tokens, hold.nano)
+            self._take_outcome(data)
         elif entry.name == WARNED:
             self.warned.add(Warned(Key(data["scope"], data["name"], data["period"]), data["measure"]))
         elif entry.name == UNPRICED:
             self.unpriced.add(data["model"])
+
+    def _take_outcome(self, data: JsonObject) -> None:
+        """A model fails from its first failed call until one that it answers, or that a fallback answers for it."""
+        if error := data.get("error"):
+            name, at = data["model"], error["at"]
+            since = self.failing[name].since if name in self.failing else at
+            self.failing[name] = FailingModel(name, since, at, error["kind"], error.get("status"))
+        elif data["status"] == "answered":
+            self.failing.pop(data["model"], None)
+            self.failing.pop(data.get("requested", ""), None)
 
     def held(self, key: Key) -> Spent:
         """What the open reservations hold of a total."""
@@ -208,6 +239,7 @@ class Books:
             "spent": [[*key, one.calls, one.tokens, one.nano] for key, one in sorted(self.spent.items())],
             "warned": [[*one.key, one.measure] for one in sorted(self.warned)],
             "unpriced": sorted(self.unpriced),
+            "failing": [list(one) for _, one in sorted(self.failing.items())],
         }
 
 
@@ -218,6 +250,7 @@ def books_from(state: JsonObject) -> Books:
         {item["call"]: hold_from(item, item["id"]) for item in state["open"]},
         {Warned(Key(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
+        {one[0]: FailingModel(*one) for one in state.get("failing", ())},  # an older version kept none
     )
 
 

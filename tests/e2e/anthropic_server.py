@@ -59,6 +59,8 @@ class Says:
     cut: bool = False
     error: tuple[str, str] | None = None
     held: Held | None = None
+    counted: int = 9
+    """Tokens of the answer, as the server counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def _events(step: Says) -> Iterator[dict[str, Any]]:
             yield {"type": "content_block_delta", "index": place, "delta": delta}
         yield {"type": "content_block_stop", "index": place}
     ended = {"stop_reason": step.stop, "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 9}}
+    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": step.counted}}
     yield {"type": "message_stop"}
 
 

@@ -34,6 +34,8 @@ class Step:
     between: float = 0.0
     cut: bool = False
     drop: bool = False
+    counted: tuple[int, int, int] = (11, 7, 5)
+    """The tokens of `usage`: read, written, and of those read the ones from the cache."""
 
 
 def says(text: str, **options: Any) -> Step:
@@ -116,8 +118,9 @@ class OpenaiServer:
         if step.finish:
             await self._send(writer, [{"index": 0, "delta": {}, "finish_reason": step.finish}])
             if step.usage:
-                counted = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-                await self._send(writer, [], usage={**counted, "prompt_tokens_details": {"cached_tokens": 5}})
+                read, wrote, cached = step.counted
+                counted = {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
+                await self._send(writer, [], usage={**counted, "prompt_tokens_details": {"cached_tokens": cached}})
             await self._data(writer, "[DONE]")
         writer.write(b"0\r\n\r\n")
         await writer.drain()

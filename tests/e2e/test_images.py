@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import struct
 import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -101,3 +104,36 @@ async def test_an_openai_address_is_sent_the_message_as_it_is(media: str, data: 
         outcome = await asked("openai/test", server.address, shown(media, data))
     assert outcome.answered.text == "A dot."
     assert server.requests[0]["messages"][1] == shown(media, data)
+
+
+async def test_the_address_of_an_image_is_put_in_words_and_fetched_by_nobody() -> None:
+    """Imported tapes may hold parts with addresses; litellm would fetch them from this machine, at every turn."""
+    spoken = anthropic_server.AnthropicServer([anthropic_server.says(anthropic_server.text("seen"))])
+    async with serving(spoken), counting() as (address, fetched):
+        part = {"type": "image_url", "image_url": {"url": f"{address}/x.png"}}
+        words = {"type": "text", "text": "What is this?"}
+        message = {"role": "user", "content": [words, part]}
+        outcome = await asked(f"anthropic/{anthropic_server.MODEL}", spoken.address, message)
+        assert outcome.answered.text == "seen"
+        assert spoken.requests[0].body["messages"][0]["content"] == [
+            words,
+            {"type": "text", "text": f"[image, not fetched: {address}/x.png]"},
+        ]
+        assert not fetched
+
+
+@asynccontextmanager
+async def counting() -> AsyncIterator[tuple[str, list[str]]]:
+    """An address, and the connections that were made to it."""
+    seen: list[str] = []
+
+    def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append("connected")
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
+    finally:
+        server.close()
+        await server.wait_closed()

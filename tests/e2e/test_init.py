@@ -194,6 +194,18 @@ class TestByOptions:
         assert "Nothing has changed" in await asyncio.to_thread(fine, home, *again, env=at(telegram))
         assert contents(home) == before
 
+    def test_a_model_whose_key_is_missing_is_told_by_init_and_ask_at_once(self, home: Path) -> None:
+        told = "openai/gpt-5 needs a key, and neither [model] api_key nor OPENAI_API_KEY is set here."
+        env = {"BUBBOT_MODEL__NAME": "openai/gpt-5"}
+        assert told in fine(home, "--yes", "--model", "openai/gpt-5", env=env)
+        done = bot.run(home, "ask", "hello", env=env)
+        assert done.returncode == 1
+        assert done.stdout.decode().startswith(told)
+        assert "model.retry" not in done.stderr.decode()
+        key = home.parent / "key"
+        key.write_text("sk-1234567890\n")
+        assert "needs a key" not in fine(home, "--yes", "--api-key-file", str(key), env=env)
+
     async def test_a_token_of_the_environment_is_asked_about_and_not_written(
         self, home: Path, telegram: Telegram
     ) -> None:

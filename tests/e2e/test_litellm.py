@@ -111,6 +111,35 @@ async def test_a_provider_that_counts_nothing_is_estimated() -> None:
     assert reply.usage.cost is None
 
 
+@pytest.mark.parametrize("counted", [(-5, 7, 0), (11, -5, 0), (10**12, 7, 0), (11, 10**12, 0), (10**6, 7, 0)])
+async def test_a_usage_that_cannot_be_is_estimated(
+    counted: tuple[int, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    reply, _ = await answer(says("hello out there", counted=counted))
+    assert 0 < reply.usage.input_tokens < 1_000
+    assert 0 < reply.usage.output_tokens < 100
+    assert [one for one in caplog.records if getattr(one, "action", "") == "model.odd_usage"]
+
+
+@pytest.mark.parametrize(("cached", "believed"), [(-5, 0), (10**12, 11), (5, 5)])
+async def test_no_more_was_cached_than_was_read(cached: int, believed: int) -> None:
+    reply, _ = await answer(says("hello", counted=(11, 7, cached)))
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (11, 7, believed)
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (says("hello out there", cut=True), "openai/test broke off in the middle of its answer"),
+        (Step(cut=True), "openai/test broke off before its answer"),
+    ],
+)
+async def test_a_cut_stream_is_told_in_our_words(step: Step, told: str) -> None:
+    error, _ = await failure(step, retries=0)
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == told
+
+
 PASSING = {
     "429 with Retry-After": fails(429, retry_after="0.05"),
     "408": fails(408),
@@ -145,6 +174,20 @@ STAYING: dict[str, tuple[Step, type[ModelError], int]] = {
     "413": (fails(413), ModelOverflow, 1),
     "overflow by code": (fails(400, "too big", code="context_length_exceeded"), ModelOverflow, 1),
     "overflow by text": (fails(400, "prompt is too long: 9 tokens > 8 maximum"), ModelOverflow, 1),
+    "overflow of Cohere": (
+        fails(400, "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292"),
+        ModelOverflow,
+        1,
+    ),
+    "overflow of DashScope": (fails(400, "Range of input length should be [1, 98304]"), ModelOverflow, 1),
+    "overflow of Zhipu": (fails(400, "Prompt exceeds max length", code="1261"), ModelOverflow, 1),
+    "overflow of Moonshot": (fails(400, "Your request exceeded model token limit: 8192"), ModelOverflow, 1),
+    "overflow of MiniMax": (fails(400, "invalid params, context window exceeds limit (2013)"), ModelOverflow, 1),
+    "overflow of a proxy": (
+        fails(400, "litellm.ContextWindowExceededError: litellm.BadRequestError: it is too long", code="400"),
+        ModelOverflow,
+        1,
+    ),
     "overflow with 500": (fails(500, "the request exceeds the available context size"), ModelOverflow, 1),
     "429 every time": (fails(429, "slow down", retry_after="0.01"), ModelRateLimited, 4),
     "429 for an hour": (fails(429, "slow down", retry_after="3600"), ModelRateLimited, 1),

@@ -21,9 +21,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from bubbot.home import Home, WriterLock
 from tests.botapi.server import Server
 from tests.docs.pages import ROOT
-from tests.e2e import bot, inside
+from tests.e2e import bot, inside, openai_server
 from tests.e2e.bot import sentence
-from tests.e2e.daemon import Daemon, configure, configured, running
+from tests.e2e.daemon import WAIT, Daemon, configure, configured, running
+from tests.e2e.openai_server import fails, says
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.test_control import until
 from tests.unit.test_log import spellings, traces
@@ -232,3 +233,49 @@ def test_what_is_not_asked_for_is_not_loaded() -> None:
         "sys.exit(bool({'aiohttp', 'prometheus_client'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+async def test_while_no_answer_succeeds_everything_names_the_model_since_when_and_why(
+    server: Server, home: Path
+) -> None:
+    platform = OnTelegram(server)
+    ada = platform.person("Ada")
+    configured(home, server, SCRIPT, members=[int(ada)], debounce=0, live=False)
+    async with openai_server.serving(*[fails(401, "no such key")] * 2, says("here I am")) as provider:
+        asks = {
+            "BUBBOT_MODEL__NAME": "openai/test",
+            "BUBBOT_MODEL__API_BASE": provider.address,
+            "BUBBOT_MODEL__RETRIES": "0",
+        }
+        async with running(home, env=WATCHED | asks) as daemon:
+            await daemon.quiet(server)
+            door = Door(daemon)
+            assert (await door.get("/ready"))[1] == '{"ready": true, "channels": {}}'
+            for number in range(2):
+                platform.say(ada, f"hello {number}")
+                await daemon.quiet(server)
+            await server.until(lambda: len(platform.answers(ada)) == 2, WAIT)
+            await daemon.quiet(server)
+            code, told = await status(home)
+            assert code == 1
+            assert told.splitlines()[0] == "No answer comes from openai/test."
+            assert re.search(
+                r"^models +openai/test has not answered since 20.*: it refuses the key", told, re.MULTILINE
+            )
+            found = await snapshot(home)
+            assert (found["healthy"], found["warnings"]) == (False, 2)
+            failed = [one for one in map(json.loads, daemon.errors.splitlines()) if one["action"] == "turn.failed"]
+            assert [one["level"] for one in failed] == ["warning", "warning"]
+            http, body = await door.get("/ready")
+            assert http == 200
+            assert json.loads(body)["models"]["openai/test"]["why"] == "it refuses the key ([model] api_key)"
+            done = await asyncio.to_thread(bot.run, home, "doctor", "--offline", "--json", env=asks)
+            (problem,) = [one for one in json.loads(done.stdout)["findings"] if one["id"] == "model.failing"]
+            assert (done.returncode, problem["level"], problem["fix"]) == (1, "problem", "bubbot ask hello")
+            assert problem["cause"].startswith("openai/test has not answered since 20")
+            asked = await asyncio.to_thread(bot.run, home, "ask", "hello")  # the command that the doctor names
+            assert asked.stdout == b"here I am\n"
+            assert (await snapshot(home))["healthy"] is True
+            assert (await door.get("/ready"))[1] == '{"ready": true, "channels": {}}'
+            done = await asyncio.to_thread(bot.run, home, "doctor", "--offline", "--json", env=asks)
+            assert "model.failing" not in done.stdout.decode()

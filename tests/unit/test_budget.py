@@ -10,16 +10,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.budget import Limit, Plan
+from bubbot.budget import Budget, Limit, Plan
 from bubbot.errors import BudgetSpent, ModelUnavailable, StoreUnavailable
 from bubbot.model import ModelReply, Price, Usage
+from bubbot.runtime.metering import BudgetMeter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, TapeStore
-from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, Payer, Spent, renewal
-from tests.budgets import ANN, Owner, facts, names, opened, plan, read_books, spend, whole
+from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, BooksView, Payer, Spent, books_from, renewal
+from tests.budgets import ANN, Owner, budget_tape, facts, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
+from tests.turns import Options, Played, running, says
 
 DAY = "2026-11-21"
 
@@ -197,6 +199,18 @@ class TestWhatIsNotKnown:
             await asking
         [settled] = await facts(memory_store, SETTLED)
         assert (settled["status"], settled["input_tokens"], settled["output_tokens"]) == ("stopped", 5, 0)
+
+    @pytest.mark.parametrize(
+        "told",
+        [Usage(-5, 7), Usage(5, 10**12), Usage(5, 7, cost=-1.0), Usage(5, 7, cost=float("nan")), Usage(5, 7, -1)],
+    )
+    async def test_a_usage_that_cannot_be_is_estimated(self, memory_store: InMemoryStore, told: Usage) -> None:
+        budget = await opened(memory_store, plan(day=1000))
+        async with budget.call(ANN, "m", 5) as call:
+            call.heard, call.reply = 4, ModelReply("words words", usage=told)
+        await budget.written()
+        (settled,) = await facts(memory_store, SETTLED)
+        assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 4, True)
 
     async def test_an_answer_without_usage_is_estimated(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
@@ -378,3 +392,53 @@ async def test_a_call_that_is_given_up_while_it_is_reserved_costs_nothing_and_le
     await budget.written()
     [settled] = await facts(sqlite_store, SETTLED)
     assert (settled["reserved"], settled["nano"], budget.held()) == (1, 0, ())
+
+
+class TestModelsThatFail:
+    async def fail(self, budget: Budget, model: str = "m") -> None:
+        with pytest.raises(ModelUnavailable):
+            async with budget.call(ANN, model, 5):
+                raise ModelUnavailable("it rains")
+        await budget.written()
+
+    async def test_a_model_fails_from_its_first_failure_until_it_answers(self, memory_store: InMemoryStore) -> None:
+        budget = await opened(memory_store, plan())
+        await self.fail(budget)
+        since = budget.failing()["m"].since
+        await self.fail(budget)
+        (one,) = budget.failing().values()
+        assert (one.name, one.since, one.kind) == ("m", since, "model_unavailable")
+        assert one.newest > since
+        assert (await opened(memory_store, plan(), life="next")).failing() == {"m": one}
+        await spend(budget, 5, 5)
+        assert not budget.failing()
+        assert not (await opened(memory_store, plan(), life="third")).failing()
+
+    async def test_an_answer_of_a_fallback_is_one_too_and_that_of_another_model_is_none(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        budget = await opened(memory_store, plan())
+        await self.fail(budget)
+        await spend(budget, 5, 5, model="other")
+        assert list(budget.failing()) == ["m"]
+        async with budget.call(ANN, "m", 5) as call:
+            call.reply = ModelReply("x", usage=Usage(5, 5), model="fallback")
+        await budget.written()
+        assert not budget.failing()
+        assert (await facts(memory_store, SETTLED))[-1]["requested"] == "m"
+
+    async def test_a_bookkeeping_anchor_keeps_it_and_one_of_an_older_version_has_none(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        budget = await opened(memory_store, plan())
+        await self.fail(budget)
+        (books, _) = await budget_tape(memory_store).read(BooksView(None))
+        state = books.state()
+        assert books_from(state).failing == dict(budget.failing())
+        assert books_from({key: value for key, value in state.items() if key != "failing"}).failing == {}
+
+    async def test_empty_answers_are_failures(self, memory_store: InMemoryStore) -> None:
+        budget = await opened(memory_store, plan())
+        async with running(memory_store, Played(says(" ")), Options(meter=BudgetMeter(budget))) as bench:
+            assert (await bench.say("hello")).status == "failed"
+        assert budget.failing()["scripted"].kind == "empty_answer"

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, ModelKeyMissing
 from bubbot.home import Home
+from bubbot.model import ModelRequest
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
+from bubbot.models.unconfigured import KeylessModel
 from bubbot.settings import BotSettings, ModelSettings, Settings, load
 from bubbot.wiring_models import choose_model, turns_at_once
+
+
+@pytest.fixture(autouse=True)
+def with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of the providers that these tests name; one test takes them away again."""
+    for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(name, "sk-test-1")
 
 
 def chosen(name: str, **settings: object) -> object:
@@ -70,3 +79,30 @@ def test_a_fallback_that_nobody_knows_is_refused_at_the_start(name: str) -> None
 def test_so_many_turns_run_at_once_as_suits_the_model(name: str, turns: int) -> None:
     assert turns_at_once(Settings(model=ModelSettings(name=name))) == turns
     assert turns_at_once(Settings(bot=BotSettings(turns_at_once=3), model=ModelSettings(name=name))) == 3
+
+
+async def test_a_model_without_its_key_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    model = chosen("openai/gpt-5")
+    assert isinstance(model, KeylessModel)
+    assert model.name == "openai/gpt-5"
+    told = "openai/gpt-5 needs a key, and neither [model] api_key nor OPENAI_API_KEY is set here."
+    with pytest.raises(ModelKeyMissing) as caught:
+        [one async for one in model.stream(ModelRequest("", ()))]
+    assert (str(caught.value), model.traits.notice) == (told, told)
+    assert isinstance(chosen("openai/gpt-5", api_key="sk-1"), LazyModel)
+    assert isinstance(chosen("openai/gpt-5", api_base="http://127.0.0.1:1"), LazyModel)
+    # One that answers in its place needs no key of the first.
+    assert isinstance(chosen("openai/gpt-5", fallback=["openrouter/x"]), LazyModel)
+    assert isinstance(chosen("openai/gpt-5", fallback=["anthropic/x"]), KeylessModel)
+
+
+@pytest.mark.parametrize("name", ["anthropic/claude-sonnet-4-5", "openai/gpt-4o"])
+def test_credentials_in_the_address_beside_a_key_are_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^\[model\] api_base holds a user name or a password") as caught:
+        chosen(name, api_base="http://user:pl4nted@127.0.0.1:1/v1", api_key="sk-1")
+    assert "pl4nted" not in str(caught.value)
+
+
+def test_credentials_in_the_address_without_a_key_are_sent() -> None:
+    assert isinstance(chosen("ollama_chat/qwen3", api_base="http://user:secret@127.0.0.1:1"), LazyModel)

@@ -11,8 +11,9 @@ import pytest
 
 from bubbot.doctor.checkup import examine
 from bubbot.doctor.finding import Finding
-from bubbot.doctor.secrets import KEYS, check_secrets, read_secret_files
+from bubbot.doctor.secrets import check_secrets, read_secret_files
 from bubbot.home import Home
+from bubbot.models.litellm_keys import KEYS
 from bubbot.settings import ModelSettings, Settings, load
 from tests.doubles import START
 from tests.planting import found, plants
@@ -123,6 +124,8 @@ class TestKeys:
         assert keyless(name="scripted", fallback=["anthropic/claude"])
         assert not keyless(name="openai/gpt-4o", api_key=CANARY)
         assert not keyless(name="openai/gpt-4o", api_base="http://127.0.0.1:1/v1")
+        # Key and address go to models of the configured provider only.
+        assert keyless(name="openai/gpt-4o", api_key=CANARY, fallback=["anthropic/claude"])
         for name in ("ollama/llama3", "bedrock/x", "local", "scripted", ""):
             assert not keyless(name=name)
         monkeypatch.setenv("OPENAI_API_KEY", CANARY)

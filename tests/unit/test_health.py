@@ -20,21 +20,23 @@ from bubbot.gateway.health import (
     ChannelState,
     Database,
     Firing,
+    ModelTrouble,
     Owed,
     Snapshot,
     Used,
     as_json,
+    failing_models,
     next_firings,
     owed_by,
     used_of,
 )
-from bubbot.gateway.health_words import HealthTeller, doing_words, size_words
+from bubbot.gateway.health_words import HealthTeller, doing_words, size_words, why_failing
 from bubbot.home import Home
 from bubbot.log import Remembered
 from bubbot.runtime.app import Load
 from bubbot.stores.backups import Beside, write_backup
 from bubbot.texts import Texts
-from bubbot.views.budget import Key, Spent
+from bubbot.views.budget import FailingModel, Key, Spent
 from bubbot.views.outbox import Intent
 from bubbot.views.schedule import Schedule
 from bubbot.wiring_health import newest_backup
@@ -238,3 +240,47 @@ class TestChats:
     def test_in_chinese(self) -> None:
         told = HealthTeller(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
         assert told[0] == "机器人：bubbot 1.2.3，进程 4242，启动于 2026-11-22 11:00:00（2 小时前）"
+
+
+class TestModelsThatDoNotAnswer:
+    TROUBLE = ModelTrouble("openai/x", "2026-11-22T10:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
+
+    def test_the_bot_is_not_healthy(self) -> None:
+        fine = replace(FULL, channels=FULL.channels[:1])
+        assert fine.healthy
+        assert not replace(fine, failing=(self.TROUBLE,)).healthy
+        assert as_json(replace(fine, failing=(self.TROUBLE,)))["failing"][0]["name"] == "openai/x"
+
+    def test_it_comes_whole_over_the_socket(self) -> None:
+        sent = replace(FULL, failing=(self.TROUBLE, replace(self.TROUBLE, status=None)))
+        assert decode(json.loads(json.dumps(encode(sent))), Snapshot) == sent
+
+    @pytest.mark.parametrize("tag", ["en", "zh"])
+    @pytest.mark.parametrize(
+        ("kind", "status"),
+        [
+            ("model_refused", 401), ("model_refused", 402), ("model_refused", 400), ("model_refused", None),
+            ("model_unavailable", 503), ("model_unavailable", None), ("model_rate_limited", 429), ("empty_answer", None),
+            ("model_unconfigured", None), ("model_key_missing", None), ("internal", None),
+        ],
+    )  # fmt: skip
+    def test_the_line_names_the_model_since_when_and_why(self, tag: str, kind: str, status: int | None) -> None:
+        one = replace(self.TROUBLE, kind=kind, status=status)
+        (row,) = [
+            row for row in HealthTeller(Texts(tag), replace(FULL, failing=(one,))).rows() if "openai/x" in row.lines[0]
+        ]
+        assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
+        assert why_failing(Texts(tag), one) in row.lines[0]
+        assert str(status if status in (400, 503) else "") in row.lines[0]
+
+    def test_admins_are_told_in_chats(self) -> None:
+        told = HealthTeller(Texts(), replace(FULL, failing=(self.TROUBLE,))).in_chat(Role.ADMIN, direct=False)
+        assert any("openai/x has not answered since" in line for line in told)
+
+    def test_a_model_that_no_setting_names_is_left_out_after_a_day(self) -> None:
+        failing = {
+            "a/b": FailingModel("a/b", "2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00", "model_refused")
+        }
+        assert failing_models(failing, {"a/b"}, NOW)
+        assert not failing_models(failing, {"c/d"}, NOW)
+        assert failing_models(failing, {"c/d"}, "2026-11-22T09:00:00+00:00")

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.gateway.health import Backup, Snapshot
+from bubbot.gateway.health import Backup, ModelTrouble, Snapshot
 from bubbot.gateway.health_door import Asked, HealthAddress, health_door
 from bubbot.gateway.metrics import Metrics
 from tests.unit.test_health import FULL
@@ -28,7 +28,7 @@ async def door(snapshot: Snapshot, error: Exception | None = None) -> AsyncItera
             raise error
         return snapshot
 
-    asked = Asked(lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5)
+    asked = Asked(lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing)
     async with (
         health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
         aiohttp.ClientSession() as session,
@@ -58,6 +58,20 @@ async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
     assert told["channels"]["work"] == {"state": "running", "note": "no answer for 60 s"}
     assert told["channels"]["old"] == {"state": "refused", "note": "its token is not taken"}
     assert set(told["channels"]) == {"work", "old", "gone", "new"}
+
+
+async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -> None:
+    trouble = ModelTrouble("openai/x", "2026-11-22T11:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
+    async with (
+        door(replace(FINE, failing=(trouble,))) as (session, address),
+        session.get(f"{address}/ready") as ready,
+    ):
+        assert ready.status == 200
+        told = await ready.json()
+    assert told["ready"] is True
+    assert told["models"] == {
+        "openai/x": {"since": trouble.since, "asked": trouble.newest, "why": "it refuses the key ([model] api_key)"}
+    }
 
 
 async def test_a_bot_in_quarantine_is_not_ready_and_a_number_says_so() -> None:

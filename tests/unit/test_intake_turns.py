@@ -116,7 +116,7 @@ class TestImagesAsked:
             assert [part["type"] for part in parts] == ["text", "text", "text", "image_url"]
             assert parts[-1]["image_url"]["url"].startswith("data:image/jpeg;base64,/9j/")
             text = (await bench.say(",why yes")).text
-            assert text.endswith("[equal to the one that was sent, byte for byte]")
+            assert text.endswith("equal to the recorded one, byte for byte]")
             assert "base64" not in json.dumps([one.text() for one in await bench.entries()])
 
     async def test_one_that_cannot_see_is_told(self, sqlite_store: SqliteStore) -> None:

@@ -29,6 +29,13 @@ OVERFLOWS = {
     "Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
     "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
     "Groq": "Please reduce the length of the messages or completion.",
+    "Cohere": "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292. Try using a "
+    "shorter prompt, or enable prompt truncating.",
+    "DashScope": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]",
+    "Zhipu": "Prompt exceeds max length",
+    "Moonshot": "Invalid request: Your request exceeded model token limit: 8192",
+    "MiniMax": "invalid params, context window exceeds limit (2013)",
+    "litellm's proxy": "litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: no",
     "sglang": "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
 }
 NOT_OVERFLOWS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from bubbot.model import ModelReply, ModelRequest, ToolCall
 from bubbot.models.litellm_messages import Assembly, messages_for
 
@@ -103,3 +105,37 @@ def test_a_name_that_comes_with_every_piece_is_taken_once() -> None:
     assert made.calls == (ToolCall("a", "find", '{"x": 1}'),)
     torn = reply(chunk(calls=[(0, "a", "find", "")]), chunk(calls=[(0, None, "_all", "{}")]))
     assert torn.calls == (ToolCall("a", "find_all", "{}"),)
+
+
+DATA = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+WORDS = {"type": "text", "text": "see https://example.org"}
+
+
+@pytest.mark.parametrize(
+    ("part", "sent"),
+    [
+        (DATA, DATA),
+        (WORDS, WORDS),
+        ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}, None),
+        (
+            {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png\nx"}},
+            {"type": "text", "text": "[image, not fetched: http://127.0.0.1:1/x.png x]"},
+        ),
+        (
+            {"type": "image_url", "image_url": "file:///etc/passwd"},
+            {"type": "text", "text": "[image, not fetched: file:///etc/passwd]"},
+        ),
+        (
+            {"type": "image", "source": {"type": "url", "url": "https://example.org/x"}},
+            {"type": "text", "text": "[image, not fetched: https://example.org/x]"},
+        ),
+        (
+            {"type": "file", "file": {"file_id": "gs://bucket/x.pdf"}},
+            {"type": "text", "text": "[file, not fetched: gs://bucket/x.pdf]"},
+        ),
+    ],
+)
+def test_an_address_in_a_part_is_put_in_words(part: dict[str, Any], sent: dict[str, Any] | None) -> None:
+    request = ModelRequest("", ({"role": "user", "content": [WORDS, part]},))
+    (message,) = messages_for(request, "anthropic")
+    assert message["content"] == [WORDS, part if sent is None else sent]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.model import NANO, Price, PriceTier, Usage
 from bubbot.models.litellm_quiet import litellm
 from bubbot.models.litellm_sizes import known_size, longest_answer, price, traits
 
@@ -58,3 +59,21 @@ def test_the_price_and_the_longest_answer_are_those_litellm_tells(name: str) -> 
 @pytest.mark.parametrize("name", ["openai/nobody-knows-this", "nowhere/gpt-4o", "scripted", "ollama/llama3"])
 def test_what_is_in_no_list_has_no_price(name: str) -> None:
     assert price(name) is None
+
+
+def test_behind_an_own_address_only_the_open_protocol_has_no_price() -> None:
+    assert price("openai/gpt-4o", own_address=True) is None
+    assert price("anthropic/claude-sonnet-4-5", own_address=True) == price("anthropic/claude-sonnet-4-5")
+
+
+@pytest.mark.parametrize("tokens", [1_000, 200_000, 200_001, 500_000])
+def test_a_long_request_costs_what_litellm_reckons_for_it(tokens: int) -> None:
+    found, name = price("gemini/gemini-2.5-pro"), "gemini/gemini-2.5-pro"
+    assert found is not None
+    read, wrote = litellm.cost_per_token(model=name, prompt_tokens=tokens, completion_tokens=1_000)
+    assert found.nano(Usage(tokens, 1_000)) == pytest.approx((read + wrote) * NANO)
+
+
+def test_a_tier_holds_above_its_tokens() -> None:
+    made = Price(1.0, 2.0, 0.5, (PriceTier(100, 10.0, 20.0, 5.0), PriceTier(200, 100.0, 200.0)))
+    assert [made.nano(Usage(read, 1, 10)) for read in (100, 101, 201)] == [97_000, 980_000, 20_300_000]

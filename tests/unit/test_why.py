@@ -108,10 +108,10 @@ class TestTheCommand:
             assert ": answered, answer" in first.replace(", entry", ", answer entry") or "answered, entry" in first
             assert "shown entries 1, 3; request " in step
             assert tool.startswith("tool tape_info (entry ")
-            assert hint == ",why yes prints the last request as it was sent"
+            assert hint == ",why yes prints the last request as bubbot made it"
 
     @pytest.mark.law("T8")
-    async def test_the_request_is_printed_as_it_was_sent(self, memory_store: InMemoryStore) -> None:
+    async def test_the_request_is_printed_as_it_was_made_and_says_so(self, memory_store: InMemoryStore) -> None:
         model = Played(says("a"), calls("memory_save", content="Likes tea."), says("b"))
         async with running(memory_store, model) as bench:
             await bench.say("one")
@@ -119,7 +119,10 @@ class TestTheCommand:
             await bench.say(",new")
             text, verdict = (await bench.say(",why yes")).text.rsplit("\n", 1)
             assert text.encode() == bench.requests[-1].as_bytes()
-            assert verdict == "[equal to the one that was sent, byte for byte]"
+            assert verdict == (
+                "[the request to scripted before its translation for the provider, keys sorted: "
+                "equal to the recorded one, byte for byte]"
+            )
             assert json.loads(text)["messages"][0]["content"] == bench.requests[-1].system
 
     async def test_a_request_of_an_earlier_version_is_not_called_altered(

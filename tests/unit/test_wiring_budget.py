@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.budget import Limit, Plan
 from bubbot.errors import ConfigError
-from bubbot.model import Price
+from bubbot.model import Price, Usage
 from bubbot.settings import load
 from bubbot.wiring_budget import ANSWER_TOKENS, FREE, plan_of
 
@@ -70,6 +70,23 @@ def test_what_sits_at_an_own_address_has_no_price_of_the_list(tmp_path: Path) ->
     made = planned(tmp_path, '[model]\nname = "openai/gpt-4o"\napi_base = "http://localhost:1/v1"\n')
     assert made.price("openai/gpt-4o") is None
     assert made.price("anthropic/claude-sonnet-4-5") is not None
+
+
+def test_a_provider_behind_a_proxy_keeps_its_price(tmp_path: Path) -> None:
+    made = planned(tmp_path, '[model]\nname = "anthropic/claude-sonnet-4-5"\napi_base = "http://localhost:1"\n')
+    assert made.price("anthropic/claude-sonnet-4-5") == Price(3.0, 15.0, 0.3)
+
+
+def test_what_is_reserved_is_the_price_of_the_dearest_model_that_may_answer(tmp_path: Path) -> None:
+    text = (
+        "[model]\nname = 'x/first'\nfallback = ['x/dear', 'x/unknown']\n"
+        "[budget.models.'x/first']\ninput_price = 1\noutput_price = 1\n"
+        "[budget.models.'x/dear']\ninput_price = 3\noutput_price = 3\n"
+    )
+    made = planned(tmp_path, text)
+    assert made.most("x/first", Usage(10, 10)) == 60_000
+    assert made.most("x/unknown", Usage(10, 10)) == 60_000
+    assert made.most("scripted", Usage(10, 10)) is None
 
 
 def test_what_an_answer_is_reckoned_at(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""Which providers want a key, and where litellm looks for it: known without loading litellm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "deepinfra": ("DEEPINFRA_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "moonshot": ("MOONSHOT_API_KEY",),
+    "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "xai": ("XAI_API_KEY",),
+}
+"""Where litellm looks for the key of a provider: any of these variables. Providers with other ways are left out."""
+
+
+def keyless(
+    names: Iterable[str], *, provider: str, is_set: bool, variables: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the models that want a key and have none, each with the variables that could hold it.
+
+    Args:
+        names: models, `provider/model`.
+        provider: the provider that `[model] api_key` and `api_base` are for.
+        is_set: one of the two is set; a server of one's own has its own mind about keys.
+        variables: the environment.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        own = name.partition("/")[0]
+        wanted = KEYS.get(own, ())
+        if wanted and not (is_set and own == provider) and not any(variables.get(one) for one in wanted):
+            found[name] = wanted
+    return found
