@@ -19,9 +19,22 @@ _ELSEWHERE = "or name another folder with --home or BUBBOT_HOME"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder that holds everything one bot keeps. Making the object touches nothing."""
+    """The folder that holds everything one bot keeps. Making the object changes nothing.
+
+    Raises `ConfigError` if its whole path, links followed, is not UTF-8: the database and the tapes hold no other text.
+    """
 
     path: Path
+
+    def __post_init__(self) -> None:
+        for path in (os.fspath(self.path), os.path.realpath(self.path)):
+            try:
+                path.encode()
+            except UnicodeEncodeError as error:
+                shown = os.fsencode(path).decode(errors="backslashreplace")
+                raise ConfigError(
+                    f"The home {shown} has a name that is not UTF-8: rename the folder, {_ELSEWHERE}."
+                ) from error
 
     @property
     def database(self) -> Path:
