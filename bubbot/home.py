@@ -27,7 +27,7 @@ class Home:
     path: Path
 
     def __post_init__(self) -> None:
-        for path in (os.fspath(self.path), os.path.realpath(self.path)):
+        for path in (os.fspath(self.path), _real(self.path)):
             try:
                 path.encode()
             except UnicodeEncodeError as error:
@@ -150,6 +150,14 @@ def _lock(fd: int, home: Home) -> None:
         raise ConfigError(
             f"{home.lock_file} cannot be locked ({error.strerror}): use a home on a local disk, {_ELSEWHERE}."
         ) from error
+
+
+def _real(path: Path) -> str:
+    """The path with its links followed; empty if there is no such path, which whoever uses it reports."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return ""
 
 
 def _unusable(path: Path, error: OSError | ValueError) -> str:

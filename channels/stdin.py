@@ -95,10 +95,11 @@ class StdinChannel:
         try:
             await asyncio.to_thread(self._write, text)
         except (OSError, ValueError, OutputFailed) as error:
+            reason = error.reason if isinstance(error, OutputFailed) else error
             if self._terminal:
-                raise DeliveryFailed(f"the terminal is gone ({error}); the answer waits for the next chat") from error
+                raise DeliveryFailed(f"the terminal is gone ({reason}); the answer waits for the next chat") from error
             # The next script that talks in this chat did not ask for it.
-            raise DeliveryFailed(f"standard output is gone ({error})", permanent=True) from error
+            raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
         self._prompt()
         return Receipt()
 

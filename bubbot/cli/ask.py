@@ -118,7 +118,8 @@ async def _ask_the_bot(
                 else:
                     await asyncio.to_thread(show_result, body["result"])
         except (OSError, OutputFailed) as error:  # nobody waits for it elsewhere: this command says that it is lost
-            raise DeliveryFailed(f"standard output is gone ({error})", permanent=True) from error
+            reason = error.reason if isinstance(error, OutputFailed) else error
+            raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
         return {}
 
     async with connected(address, answer) as peer:

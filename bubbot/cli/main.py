@@ -84,6 +84,17 @@ class CommandParser(argparse.ArgumentParser):
         every.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
         every.add_argument("--version", action="version", version=f"bubbot {__version__}")
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help. Unlike argparse, do not take a lost output for success."""
+        if file is not None or sys.stdout is None:
+            super().print_help(file)
+            return
+        try:
+            sys.stdout.write(self.format_help())
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OutputFailed(reason, reader_left=isinstance(error, BrokenPipeError)) from error
+
 
 def main(
     argv: Sequence[str] | None = None,
@@ -98,12 +109,13 @@ def main(
     """
     try:
         _reserve_descriptors()
-        code = _run(sys.argv[1:] if argv is None else argv, commands, on_loaded)
+        try:
+            code = _run(sys.argv[1:] if argv is None else argv, commands, on_loaded)
+        except SystemExit as stop:  # argparse, after help or a usage error
+            code = stop.code if isinstance(stop.code, int) else FINE if stop.code is None else FAILED
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure can still be reported
         return code
-    except SystemExit as stop:  # argparse, after help or a usage error
-        return stop.code if isinstance(stop.code, int) else FINE if stop.code is None else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     except OutputFailed as error:
