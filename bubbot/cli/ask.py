@@ -7,7 +7,8 @@ import asyncio
 import json
 import logging
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from bubbot.channel import Inbound, Sender
 from bubbot.cli.chat_remote import adapter
@@ -42,18 +43,29 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("the message is empty; say something, such as bubbot ask hello")
     made, session = setup(args), session_id(args.session)
     show("", end="", flush=True)  # a closed output is found out before the question costs anything
-    # That an answer was not delivered is this command's own sentence.
-    logging.getLogger("bubbot.gateway.outbound").setLevel(logging.ERROR)
     printer = AnswerPrinter()
-    status = asyncio.run(
-        beside(
-            made.home,
-            lambda: _ask(made, session, text, printer, as_json=args.json),
-            lambda address: _ask_the_bot(address, made, session, text, printer, as_json=args.json),
+    with _without_delivery_warnings():
+        status = asyncio.run(
+            beside(
+                made.home,
+                lambda: _ask(made, session, text, printer, as_json=args.json),
+                lambda address: _ask_the_bot(address, made, session, text, printer, as_json=args.json),
+            )
         )
-    )
     printer.check(session)
     return 1 if status == "failed" else 0
+
+
+@contextmanager
+def _without_delivery_warnings() -> Iterator[None]:
+    """Keep the log's warning of an undelivered answer out: it is this command's own sentence, and its exit code."""
+    logger = logging.getLogger("bubbot.gateway.outbound")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 async def _ask(made: Setup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
