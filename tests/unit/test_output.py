@@ -97,9 +97,10 @@ class TestLostOutput:
     def test_a_reader_that_left_is_told_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
         read, write = os.pipe()
         os.close(read)
-        monkeypatch.setattr(sys, "stdout", os.fdopen(write, "w"))
-        with pytest.raises(OutputFailed, match="Broken pipe") as found:
-            show("x", flush=True)
+        with os.fdopen(write, "w") as stream:
+            monkeypatch.setattr(sys, "stdout", stream)
+            with pytest.raises(OutputFailed, match="Broken pipe") as found:
+                show("x", flush=True)
         assert found.value.reader_left
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no disk that is always full")
