@@ -1,10 +1,22 @@
-"""`python -m bubbot`."""
+"""`python -m bubbot`, and the installed command `bubbot`."""
 
 from __future__ import annotations
 
 import sys
 
-from bubbot.cli.main import main
+from bubbot.interrupt import leave_on_interrupt, raise_on_interrupt
+
+
+def main() -> int:
+    """Run the command line. Ctrl-C is silent from here on: also while modules load, and while the process ends."""
+    leave_on_interrupt()
+    from bubbot.cli.main import main as run_command  # noqa: PLC0415 - it is what takes time to load
+
+    try:
+        return run_command(on_loaded=raise_on_interrupt)
+    finally:
+        leave_on_interrupt()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,6 +27,7 @@ BubbotError
 │       ├── BudgetSpent        a budget is used up
 │       └── TooManyMessages    more messages than the rate of a person or a chat
 ├── ControlError               the running bot and a command of the shell lost or misunderstood each other
+├── OutputFailed               standard output took nothing: it is closed, its disk is full, or its reader has left
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
 ├── AccessError                a code that does not work, or a grant that its giver may not give
@@ -42,8 +43,10 @@ ToolSignal
 ├── ToolRetry                  the arguments were wrong in a way the model can mend
 └── ToolFailed                 the tool cannot do it; trying again will not help
 
-Each class carries `kind`, a stable word that also goes onto the tape. They are ordinary classes: a frozen
-dataclass cannot carry the traceback that a context manager sets on it.
+Each class carries `kind`, a stable word that also goes onto the tape. Its other attributes are declared in the class with
+a default: an error from another process, or from an adapter that skips `__init__`, still has every attribute that its
+class promises. They are ordinary classes: a frozen dataclass cannot carry the traceback that a context manager sets on
+it.
 """
 
 from __future__ import annotations
@@ -149,6 +152,7 @@ class ModelRateLimited(ModelError):
     """The provider asks for fewer requests; wait `retry_after` seconds where it said how long."""
 
     kind = "model_rate_limited"
+    retry_after: float | None = None
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -168,6 +172,7 @@ class ModelUnavailable(ModelError):
     """
 
     kind = "model_unavailable"
+    retry_after: float | None = None
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -190,6 +195,7 @@ class ModelStepLimit(ModelError):
     """The turn used up its `steps` without an answer."""
 
     kind = "step_limit"
+    steps: int = 0
 
     def __init__(self, steps: int) -> None:
         super().__init__(
@@ -202,6 +208,7 @@ class ModelRepeatsCall(ModelError):
     """The model did not stop calling the tool `name` with the same arguments."""
 
     kind = "repeated_call"
+    name: str = ""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"I stopped because the model kept calling {name} with the same arguments.")
@@ -222,6 +229,10 @@ class ModelNotAsked(ModelError):
     `job`, `model`), `name` which one; `renews`: when it will be allowed again; `told`: its person knows already."""
 
     kind = "not_asked"
+    scope: str = ""
+    name: str = ""
+    renews: str = ""
+    told: bool = False
 
     def __init__(self, message: str, *, scope: str, name: str, renews: str, told: bool = False) -> None:
         super().__init__(message)
@@ -235,6 +246,7 @@ class BudgetSpent(ModelNotAsked):
     """A budget is used up until `renews`. `period`: `day` or `month`."""
 
     kind = "budget_spent"
+    period: str = ""
 
     def __init__(self, *, scope: str, name: str, period: str, renews: str, told: bool = False) -> None:
         whose = f"{scope} {name}".rstrip()
@@ -247,6 +259,8 @@ class TooManyMessages(ModelNotAsked):
     """More messages than the rate of a person or a chat, which allows `count` in a `span`: `minute` or `hour`."""
 
     kind = "too_many_messages"
+    count: int = 0
+    span: str = ""
 
     def __init__(self, *, scope: str, name: str, count: int, span: str, renews: str, told: bool = False) -> None:
         text = (
@@ -261,6 +275,19 @@ class ControlError(BubbotError):
     """The control connection broke, or something came over it that cannot be understood."""
 
     kind = "control"
+
+
+class OutputFailed(BubbotError):
+    """Standard output took nothing, for this `reason`. `reader_left`: a pipe whose reader had enough, as after `bubbot tape list | head`."""
+
+    kind = "output"
+    reason: str = ""
+    reader_left: bool = False
+
+    def __init__(self, reason: str, *, reader_left: bool = False) -> None:
+        super().__init__(f"The output could not be written: {reason}.")
+        self.reason = reason
+        self.reader_left = reader_left
 
 
 class ToolError(BubbotError):
@@ -286,6 +313,8 @@ class ScheduleRefused(BubbotError):
     that says so in any language."""
 
     kind = "schedule"
+    sentence: str = ""
+    values: Mapping[str, object] = MappingProxyType({})
 
     def __init__(self, message: str, sentence: str = "", values: Mapping[str, object] = MappingProxyType({})) -> None:
         super().__init__(message)
@@ -297,6 +326,7 @@ class OverTime(BubbotError):
     """A scheduled turn used up the `seconds` its job may take."""
 
     kind = "over_time"
+    seconds: float = 0.0
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"It took longer than the {seconds:g} seconds it may take.")
@@ -323,6 +353,10 @@ class DeliveryFailed(ChannelError):
     """
 
     kind = "delivery_failed"
+    permanent: bool = False
+    retry_after: float | None = None
+    maybe: bool = False
+    gone: bool = False
 
     def __init__(
         self,
@@ -347,6 +381,7 @@ class FetchFailed(ChannelError):
     """
 
     kind = "fetch_failed"
+    permanent: bool = True
 
     def __init__(self, message: str, *, permanent: bool = True) -> None:
         super().__init__(message)

@@ -19,9 +19,22 @@ _ELSEWHERE = "or name another folder with --home or BUBBOT_HOME"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder that holds everything one bot keeps. Making the object touches nothing."""
+    """The folder that holds everything one bot keeps. Making the object changes nothing.
+
+    Raises `ConfigError` if its whole path, links followed, is not UTF-8: the database and the tapes hold no other text.
+    """
 
     path: Path
+
+    def __post_init__(self) -> None:
+        for path in (os.fspath(self.path), _real(self.path)):
+            try:
+                path.encode()
+            except UnicodeEncodeError as error:
+                shown = os.fsencode(path).decode(errors="backslashreplace")
+                raise ConfigError(
+                    f"The home {shown} has a name that is not UTF-8: rename the folder, {_ELSEWHERE}."
+                ) from error
 
     @property
     def database(self) -> Path:
@@ -137,6 +150,14 @@ def _lock(fd: int, home: Home) -> None:
         raise ConfigError(
             f"{home.lock_file} cannot be locked ({error.strerror}): use a home on a local disk, {_ELSEWHERE}."
         ) from error
+
+
+def _real(path: Path) -> str:
+    """The path with its links followed; empty if there is no such path, which whoever uses it reports."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return ""
 
 
 def _unusable(path: Path, error: OSError | ValueError) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from bubbot.settings_values import (
+    AUTO,
     DAY,
     Address,
     Level,
@@ -18,6 +19,7 @@ from bubbot.settings_values import (
     OptionalPath,
     OptionalWhole,
     Secret,
+    Selector,
     Whole,
 )
 
@@ -120,7 +122,7 @@ class ModelSettings(Section):
 class ContextSettings(Section):
     """`[context]`: what of the tape the model sees."""
 
-    selector: Name = Field(default="auto", description="The strategy that picks the entries the model sees.")
+    selector: Selector = Field(default=AUTO, description="The strategy that picks the entries the model sees.")
 
 
 class MemorySettings(Section):

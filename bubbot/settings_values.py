@@ -12,6 +12,10 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
+from bubbot.views.context import SELECTORS, is_selector
+
+AUTO = "auto"
+"""The selector that follows from what is known of the model."""
 DAY = 86400.0
 """The longest time limit, in seconds."""
 
@@ -58,6 +62,14 @@ def _zone(name: str) -> str:
     return name
 
 
+def _selector(name: str) -> str:
+    if name != AUTO and not is_selector(name):
+        near = get_close_matches(name, (AUTO, *SELECTORS), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"one of {', '.join((AUTO, *SELECTORS))}{hint}")
+    return name
+
+
 def _like(pattern: str, wanted: str) -> AfterValidator:
     """Raises unless a text matches the whole pattern; a value that is not set passes."""
 
@@ -82,6 +94,7 @@ Address = Annotated[
 Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
 Label = Annotated[Name, "label"]
 """The name of a table that people choose."""
+Selector = Annotated[Name, AfterValidator(_selector)]
 Names = Annotated[list[str], BeforeValidator(_split)]
 Id = Annotated[str, "id"]
 Ids = list[Id]

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import cast
 
 from markdown_it import MarkdownIt
+from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from markdown_it.utils import EnvType
 
 DEEPEST = 40
 """Levels of nesting that are read; what lies deeper is shown as it is written. A list item has two."""
 LONGEST = 10_000
 """Characters of a paragraph that is looked into; a longer one is shown as it is, for some take seconds."""
+STEPS = 5
+"""Steps that may be taken for each character of a paragraph; ordinary text takes one. Brackets that never close take
+thousands, so such a paragraph is shown as it is written."""
 _SCHEME = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"://[^\s<>\"`|\x00-\x20\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f]+")
 _SENTENCE_END = ".,;:!?'*_~"
@@ -50,6 +56,7 @@ def _addresses(found: list[Token]) -> Iterator[str]:
 
 def _parser(*, inline: bool, references: bool = True) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * DEEPEST}).enable(["table", "strikethrough"])
+    parser.inline = BoundedInline(parser.inline)
     parser.block.ruler.before("table", "deep", _deep)
     parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.before("escape", "address", _address)
@@ -64,14 +71,55 @@ def _parser(*, inline: bool, references: bool = True) -> MarkdownIt:
     return parser
 
 
+class TooManySteps(Exception):
+    """A paragraph takes more steps than it is worth."""
+
+
+class BoundedInline(ParserInline):
+    """Reads the inside of paragraphs by the rules of another one, in a number of steps that grows with the text.
+
+    A step is one look ahead for the end of a link, or a character of a description that is read by itself.
+    """
+
+    def __init__(self, other: ParserInline) -> None:
+        super().__init__()
+        self.ruler, self.ruler2 = other.ruler, other.ruler2
+        self.taken = 0
+        """Steps taken in this paragraph."""
+        self._most = 0
+
+    def read(self, token: Token, state: StateCore) -> None:
+        """Fill in what is inside a paragraph; its text as it stands, if it is too long or takes too many steps."""
+        self.taken, self._most = 0, STEPS * (len(token.content) + 1)
+        children: list[Token] = []
+        try:
+            if len(token.content) > LONGEST:
+                raise TooManySteps
+            self.parse(token.content, state.md, state.env, children)
+        except TooManySteps:
+            children = [Token("text", "", 0, content=token.content)]
+        token.children = children
+
+    def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
+        """See `ParserInline`: also called for the descriptions of images, and for those within them."""
+        self._take(len(src))
+        return super().parse(src, md, env, tokens)
+
+    def skipToken(self, state: StateInline) -> None:  # noqa: N802 - the name is the library's
+        """See `ParserInline`."""
+        self._take(1)
+        super().skipToken(state)
+
+    def _take(self, steps: int) -> None:
+        self.taken += steps
+        if self.taken > self._most:
+            raise TooManySteps
+
+
 def _inline(state: StateCore) -> None:
     for token in state.tokens:
-        if token.type == "inline" and len(token.content) <= LONGEST:
-            state.md.inline.parse(
-                token.content, state.md, state.env, token.children if token.children is not None else []
-            )
-        elif token.type == "inline":
-            token.children = [Token("text", "", 0, content=token.content)]
+        if token.type == "inline":
+            cast("BoundedInline", state.md.inline).read(token, state)
 
 
 def _deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 (the signature of a rule)

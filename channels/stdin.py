@@ -7,6 +7,7 @@ when the process ends.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import threading
@@ -22,8 +23,9 @@ from bubbot.channel import (
     Receive,
     Sender,
     Unparsed,
+    replace_controls,
 )
-from bubbot.errors import DeliveryFailed
+from bubbot.errors import DeliveryFailed, OutputFailed
 from channels.saved import parts_of, saved
 
 LINE_LIMIT = 16 * 1024 * 1024
@@ -45,7 +47,7 @@ class StdinChannel:
         self._now = options.now
         self._process = options.new_id()
         self._ending = False
-        self._terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        self._terminal = sys.stdout is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
     async def run(self, receive: Receive) -> None:
         """Reads lines to the end of the input, or to `,quit`."""
@@ -92,16 +94,20 @@ class StdinChannel:
         text = await saved(self._options, part.file) if part.file else part.text
         try:
             await asyncio.to_thread(self._write, text)
-        except (OSError, ValueError) as error:
-            raise DeliveryFailed(f"standard output is gone ({error}); the answer waits for the next chat") from error
+        except (OSError, ValueError, OutputFailed) as error:
+            reason = error.reason if isinstance(error, OutputFailed) else error
+            if self._terminal:
+                raise DeliveryFailed(f"the terminal is gone ({reason}); the answer waits for the next chat") from error
+            # The next script that talks in this chat did not ask for it.
+            raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
         self._prompt()
         return Receipt()
 
     def _print(self, text: str) -> None:
-        # A terminal obeys control characters; what a model wrote must not move the cursor or rename the window.
-        shown = "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
-        data = (shown if self._terminal else text) + "\n"
-        sys.stdout.buffer.write(data.encode(errors="replace"))
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        # What a pipe is handed comes to a terminal sooner or later, and that obeys control characters.
+        sys.stdout.buffer.write(f"{replace_controls(text)}\n".encode(errors="replace"))
         sys.stdout.buffer.flush()
 
     def _prompt(self) -> None:

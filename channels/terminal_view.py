@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -13,26 +12,20 @@ from prompt_toolkit.utils import get_cwidth
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bubbot.channel import CommandInfo, ToolEnded
+from bubbot.channel import CommandInfo, ToolEnded, replace_controls
 
 WIDEST = 100
 """Columns an answer takes at most: longer lines are hard to read."""
 SUMMARY_SHOWN = 60
 LONG = 10_000
 """Characters of a line that are folded anew at every drawing."""
-_JOINERS = "\u200c\u200d"
-"""They shape letters and emoji, and do nothing else."""
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 def harmless(text: str) -> str:
     """The text without what a terminal would obey: it cannot move the cursor, rename the window, or turn its
     direction around."""
-    return "".join(char if _shows(char) else "\N{REPLACEMENT CHARACTER}" for char in text.replace("\r\n", "\n"))
-
-
-def _shows(char: str) -> bool:
-    return char.isprintable() or char in "\n\t" or char in _JOINERS or unicodedata.category(char) == "Zs"
+    return replace_controls(text)
 
 
 def markdown(text: str, *, width: int, colour: bool) -> str:

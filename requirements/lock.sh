@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt and dev.txt. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -7,7 +7,8 @@ python=${1:-python3}
 tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT
 "$python" -m venv "$tools/venv"
-"$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
+"$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+    -r requirements/lock-tool.in
 before=$("$python" -c 'import datetime as d; print(d.date.today() - d.timedelta(days=7))')
 
 compile() { # compile OUTPUT [uv option]...: requirements on standard input
@@ -38,3 +39,9 @@ PY
         case $use in base) ;; *) grep -v '^--only-binary' "$tools/weights" ;; esac
     } > "requirements/$use.txt"
 done
+printf 'uv\n' | compile "$tools/lock"
+{
+    echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."
+    echo "--only-binary :all:"
+    grep -v '^--only-binary' "$tools/lock"
+} > requirements/lock-tool.in

@@ -5,6 +5,7 @@ An adapter lives in `channels/` (or in another distribution) and is loaded throu
 `bubbot.errors`, nothing else of bubbot. `port.py` is where to begin; `powers.py` has what a channel may add.
 """
 
+from bubbot.channel.display import replace_controls
 from bubbot.channel.events import (
     Attachment,
     AttachmentKind,
@@ -96,4 +97,5 @@ __all__ = [
     "no_blob",
     "no_commands",
     "nothing_known",
+    "replace_controls",
 ]

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from bubbot.access import ACCESS_TAPE, TERMINAL, Access, Listed
 from bubbot.channel import Role
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_names import service
 from bubbot.cli.writing import perform
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         arguments = import_module("bubbot.cli.access_change").ChangeAccess
         given = {name: value for name, value in vars(args).items() if name in arguments.__dataclass_fields__}
         return asyncio.run(perform(made, "access", arguments(**given)))
-    print(asyncio.run(_read(made, args)))
+    show(asyncio.run(_read(made, args)))
     return 0
 
 

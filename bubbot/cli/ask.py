@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from bubbot.channel import Inbound, Sender
 from bubbot.cli.chat_remote import adapter
+from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import Setup, session_id, setup
 from bubbot.control.chat import SentFiles
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import Peer
-from bubbot.errors import ConfigError, ControlError, DeliveryFailed
+from bubbot.errors import ConfigError, ControlError, DeliveryFailed, OutputFailed
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import App, new_id, now, open_app
 
@@ -38,25 +42,41 @@ def run(args: argparse.Namespace) -> int:
     if not text.strip():
         raise ConfigError("the message is empty; say something, such as bubbot ask hello")
     made, session = setup(args), session_id(args.session)
-    status = asyncio.run(
-        beside(
-            made.home,
-            lambda: _ask(made, session, text, as_json=args.json),
-            lambda address: _ask_the_bot(address, made, session, text, as_json=args.json),
+    show("", end="", flush=True)  # a closed output is found out before the question costs anything
+    printer = AnswerPrinter()
+    with _without_delivery_warnings():
+        status = asyncio.run(
+            beside(
+                made.home,
+                lambda: _ask(made, session, text, printer, as_json=args.json),
+                lambda address: _ask_the_bot(address, made, session, text, printer, as_json=args.json),
+            )
         )
-    )
+    printer.check(session)
     return 1 if status == "failed" else 0
 
 
-async def _ask(made: Setup, session: str, text: str, *, as_json: bool) -> str:
+@contextmanager
+def _without_delivery_warnings() -> Iterator[None]:
+    """Keep the log's warning of an undelivered answer out: it is this command's own sentence, and its exit code."""
+    logger = logging.getLogger("bubbot.gateway.outbound")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+async def _ask(made: Setup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
     chat = session.partition(":")[2]
     shown: list[str] = []
 
     def write(answer: str) -> None:
         if as_json and not shown:  # the one object is printed: what else there is to say goes elsewhere
-            print(answer, file=sys.stderr)
+            show_aside(answer)
         else:
-            _print(shown.pop() if shown else answer)
+            printer(shown.pop() if shown else answer)
 
     settings = {"chat": chat, "write": write}
     async with open_app(made.settings, made.home, channel_settings=settings, hold=True) as app:
@@ -69,7 +89,7 @@ async def _ask(made: Setup, session: str, text: str, *, as_json: bool) -> str:
             ids = [entry.id for entry in result.merged]
             ends = [ids[0], ids[-1]] if ids else []
             shown.append(_as_json(session, result.turn, result.status, result.text, ends))
-        await _deliver(app, shown)
+        await _deliver(app, shown, printer)
         return result.status
 
 
@@ -78,24 +98,26 @@ def _inbound(session: str, text: str) -> Inbound:
     return Inbound(channel, new_id(), chat, Sender("0", "owner"), text.rstrip("\r\n"), timestamp(now()))
 
 
-async def _ask_the_bot(address: str, made: Setup, session: str, text: str, *, as_json: bool) -> str:
+async def _ask_the_bot(
+    address: str, made: Setup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool
+) -> str:
     """The same where a bot runs: it sends the answer when it is merged, and takes our word that it was printed."""
     printed: list[str] = []
     files = SentFiles()
 
     def write(line: str) -> None:
         if as_json:
-            print(line, file=sys.stderr)
+            show_aside(line)
         else:
-            _print(line)
+            printer(line)
 
     channel = adapter(made, session, {"write": write}, files)
 
-    def show(result: JsonObject) -> None:
+    def show_result(result: JsonObject) -> None:
         said = str(result["text"])
         if as_json:
             said = _as_json(session, result["turn"], result["status"], said, result["entries"])
-        _print(said)
+        printer(said)
         printed.append(said)
 
     async def answer(_peer: Peer, do: str, body: JsonObject) -> JsonObject:
@@ -106,37 +128,35 @@ async def _ask_the_bot(address: str, made: Setup, session: str, text: str, *, as
                 if part.file:
                     await channel.send(part)
                 else:
-                    await asyncio.to_thread(show, body["result"])
-        except OSError as error:
-            raise DeliveryFailed(f"standard output is gone ({error}); the answer waits for the next chat") from error
+                    await asyncio.to_thread(show_result, body["result"])
+        except (OSError, OutputFailed) as error:  # nobody waits for it elsewhere: this command says that it is lost
+            reason = error.reason if isinstance(error, OutputFailed) else error
+            raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
         return {}
 
     async with connected(address, answer) as peer:
         await _tell_quarantine(made)
         result = await peer.request("ask", {"inbound": encode(_inbound(session, text))})
-        if not printed and (as_json or result["text"]):
-            show(result)
+        if not printed and printer.lost is None and (as_json or result["text"]):
+            with suppress(OutputFailed):  # told at the end
+                show_result(result)
     return str(result["status"])
 
 
 async def _tell_quarantine(made: Setup) -> None:
     if held := await quarantine_line(made):
-        print(held, file=sys.stderr, flush=True)
+        show_aside(held)
 
 
-async def _deliver(app: App, shown: list[str]) -> None:
+async def _deliver(app: App, shown: list[str], printer: AnswerPrinter) -> None:
     """Prints the answer and records that it was delivered."""
     for intent in app.held:
         await app.deliverer.deliver(intent)
-    while shown:  # a silent turn has no answer to deliver
-        _print(shown.pop())
+    with suppress(OutputFailed):  # told at the end
+        while shown:  # a silent turn has no answer to deliver
+            printer(shown.pop())
 
 
 def _as_json(session: str, turn: str, status: str, text: str, entries: list[int]) -> str:
     data = {"session": session, "turn": turn, "status": status, "text": text, "entries": entries}
-    return json.dumps(data, ensure_ascii=False)
-
-
-def _print(text: str) -> None:
-    sys.stdout.buffer.write(text.encode(errors="replace") + b"\n")
-    sys.stdout.buffer.flush()
+    return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
+from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import Setup, setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     manifest = write_backup(made.home.database, target, _beside(made, config), now())
     removed = thin_out(made.home.path, args.keep) if args.keep is not None else []
     if args.json:
-        print(json.dumps(_as_data(target, manifest, removed), ensure_ascii=False))
+        show_json(_as_data(target, manifest, removed))
     else:
         _tell(target, manifest, removed)
     return FINE
@@ -116,8 +116,8 @@ def _size(manifest: Manifest) -> int:
 
 def _tell(target: Path, manifest: Manifest, removed: list[Path]) -> None:
     others = " and ".join(sorted(name for name in manifest.files if name != DATABASE))
-    print(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
-    print(f"With the database: {others or 'no other file'}. Files with secrets are not in it.")
-    print(f"head {manifest.database.head}")
+    show(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
+    show(f"With the database: {others or 'no other file'}. Files with secrets are not in it.")
+    show(f"head {manifest.database.head}")
     if removed:
-        print(f"Removed: {', '.join(path.name for path in removed)}.")
+        show(f"Removed: {', '.join(path.name for path in removed)}.")

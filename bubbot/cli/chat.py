@@ -6,10 +6,10 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 from functools import partial
 
-from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, terminal
+from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, notices, pipe, terminal
+from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import Setup, session_id, setup
 from bubbot.control.client import beside
@@ -29,11 +29,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs until the end of the input or `,quit`; 143 and 129 where a signal or a hang-up ended a terminal."""
-    made, session, ended = setup(args), session_id(args.session), list[int]()
+    made, session, ended, printer = setup(args), session_id(args.session), list[int](), AnswerPrinter()
     try:
         asyncio.run(
             beside(
-                made.home, lambda: _chat(made, session, ended), lambda at: chat_with_the_bot(at, made, session, ended)
+                made.home,
+                lambda: _chat(made, session, printer, ended),
+                lambda at: chat_with_the_bot(at, made, session, printer, ended),
             )
         )
     except (asyncio.CancelledError, OSError):
@@ -43,27 +45,28 @@ def run(args: argparse.Namespace) -> int:
         lost = os.open(os.devnull, os.O_WRONLY)
         for number in (1, 2):
             os.dup2(lost, number)
+    printer.check(session)
     return SIGNAL_CODE + ended[0] if ended else 0
 
 
-async def _chat(made: Setup, session: str, ended: list[int]) -> None:
-    given = terminal(made)
-    if given:
+async def _chat(made: Setup, session: str, printer: AnswerPrinter, ended: list[int]) -> None:
+    interactive = terminal(made)
+    given = interactive or pipe(made, printer)
+    if interactive:
         end_on_signals(ended)
     async with open_app(made.settings, made.home, channel_settings={"chat": session.partition(":")[2], **given}) as app:
-        # In a pipe standard output carries answers and nothing else.
-        aside = sys.stdout if sys.stdout.isatty() else sys.stderr
+        aside = notices()
         if held := await quarantine_line(made):
-            print(held, file=aside, flush=True)
+            aside(held)
         if notice := await _notice(app, session):
-            print(notice, file=aside, flush=True)
+            aside(notice)
         await app.warm(session)
         left_open = await app.recover(session)
         if left_open:
             taking_up = Texts(made.settings.bot.language).say("taking_up", count=len(left_open))
-            print(taking_up, file=aside, flush=True)
+            aside(taking_up)
         await app.channel.run(app.gate.receive)
-        if given:  # what is still under way can be stopped, too
+        if interactive:  # what is still under way can be stopped, too
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, partial(app.runtime.stop, session))
         await app.runtime.idle()
 

@@ -6,10 +6,12 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bubbot import plugins
 from bubbot.channel import Channel, ChannelOptions, CommandInfo, Stop, no_commands
+from bubbot.cli.output import AnswerPrinter, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import Setup
 from bubbot.control.chat import ChatEnd, SentFiles
@@ -20,26 +22,26 @@ from bubbot.texts import Texts
 from bubbot.wiring import new_id, now
 
 
-async def chat_with_the_bot(address: str, made: Setup, session: str, ended: list[int]) -> None:
+async def chat_with_the_bot(address: str, made: Setup, session: str, printer: AnswerPrinter, ended: list[int]) -> None:
     """Talks until the end of the input, and waits for what is still to be answered."""
-    given = terminal(made)
-    if given:
+    interactive = terminal(made)
+    given = interactive or pipe(made, printer)
+    if interactive:
         end_on_signals(ended)
     end = ChatEnd(session)
     async with connected(address, end.answer, end.heard) as peer, asyncio.TaskGroup() as group:
         watching = group.create_task(until_gone(peer))
-        # In a pipe standard output carries answers and nothing else.
-        aside = sys.stdout if sys.stdout.isatty() else sys.stderr
+        aside = notices()
         channel = adapter(made, session, given, end.files, lambda: end.commands)
         if held := await quarantine_line(made):
-            print(held, file=aside, flush=True)
+            aside(held)
         if notice := await end.opened(peer, channel):
-            print(notice, file=aside, flush=True)
+            aside(notice)
         if waiting := await end.owed():
             taking_up = Texts(made.settings.bot.language).say("taking_up", count=waiting)
-            print(taking_up, file=aside, flush=True)
+            aside(taking_up)
         await channel.run(end.receive)
-        if given:  # what is still under way can be stopped, too
+        if interactive:  # what is still under way can be stopped, too
             name, _, chat = session.partition(":")
             stops: set[asyncio.Task[None]] = set()
             asyncio.get_running_loop().add_signal_handler(
@@ -69,10 +71,28 @@ def adapter(
 
 def terminal(made: Setup) -> dict[str, Any]:
     """The settings that choose the line editor; none where this is a pipe, or a terminal that can only print."""
-    style, kind = terminal_style(), made.settings.channels.get("stdin", {}).get("kind", "stdin")
-    if kind != "stdin" or style == "dumb" or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    style = terminal_style()
+    if not _is_ours(made) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
         return {}
     return {"kind": "terminal", "colour": style == "colour"}
+
+
+def pipe(made: Setup, printer: AnswerPrinter) -> dict[str, Any]:
+    """Choose the settings of the plain channel, whose answers `printer` prints; none if another adapter is configured."""
+    return {"write": printer} if _is_ours(made) else {}
+
+
+def notices() -> Callable[[str], None]:
+    """Choose where notices go: in a pipe standard output carries answers and nothing else."""
+    return partial(show, flush=True) if _prints_to_terminal() else show_aside
+
+
+def _is_ours(made: Setup) -> bool:
+    return bool(made.settings.channels.get("stdin", {}).get("kind", "stdin") == "stdin")
+
+
+def _prints_to_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def end_on_signals(ended: list[int]) -> None:

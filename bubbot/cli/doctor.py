@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 
 from bubbot import __version__, log
+from bubbot.cli.output import escape_json, is_unicode, show
 from bubbot.doctor.checkup import Checkup, examine
 from bubbot.environment import default_home, environment_secrets
 from bubbot.home import Home
@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
     config = getattr(args, "config", None)
     found = examine(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
     log.setup("warning", secrets=(*found.secrets, *environment_secrets()))
-    text = log.redact(_as_json(found, home) if args.json else _as_text(found))
-    encoding = sys.stdout.encoding or "utf-8"
-    # Names of files may be anything; the escapes of Python that are left in JSON are those of JSON, too.
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    if args.json:
+        show(log.redact(escape_json(_as_json(found, home))))
+    else:
+        show(log.redact(_as_text(found)))
     return ILL if found.problems else HEALTHY
 
 
@@ -53,7 +53,7 @@ def _as_json(found: Checkup, home: Home) -> str:
         "problems": found.problems,
         "findings": [asdict(one) for one in found.findings],
     }
-    return json.dumps(data, ensure_ascii=(sys.stdout.encoding or "").lower().replace("-", "") != "utf8")
+    return json.dumps(data, ensure_ascii=not is_unicode())
 
 
 def _as_text(found: Checkup) -> str:

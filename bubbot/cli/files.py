@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bubbot.cli.output import raw_output
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 
@@ -62,11 +62,14 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextmanager
-def output(path: str | None) -> Iterator[Callable[[bytes], object]]:
-    """A new file, or standard output where none is named."""
+def output(path: str | None, shown: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
+    """A new file, or standard output where none is named: byte for byte, unless it is a terminal.
+
+    `shown` makes of a piece what a terminal is shown.
+    """
     if path is None:
-        yield sys.stdout.buffer.write
-        sys.stdout.buffer.flush()
+        with raw_output(shown) as write:
+            yield write
         return
     with new_file(Path(path)) as write:
         yield write

@@ -7,7 +7,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,11 +22,13 @@ from bubbot.errors import (
     ConfigError,
     HomeLocked,
     ModelUnconfigured,
+    OutputFailed,
     StoreError,
     TapeCorrupt,
 )
+from bubbot.interrupt import INTERRUPTED
 
-FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
 EXIT_CODES: Mapping[type[BubbotError], int] = {
     HomeLocked: LOCKED,
@@ -82,21 +84,42 @@ class CommandParser(argparse.ArgumentParser):
         every.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
         every.add_argument("--version", action="version", version=f"bubbot {__version__}")
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help. Unlike argparse, do not take a lost output for success."""
+        if file is not None or sys.stdout is None:
+            super().print_help(file)
+            return
+        try:
+            sys.stdout.write(self.format_help())
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OutputFailed(reason, reader_left=isinstance(error, BrokenPipeError)) from error
 
-def main(argv: Sequence[str] | None = None, *, commands: Mapping[str, Command] = COMMANDS) -> int:
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    commands: Mapping[str, Command] = COMMANDS,
+    on_loaded: Callable[[], None] = lambda: None,
+) -> int:
     """Runs the command of `argv` (without the program's name; `sys.argv` where None) and returns its exit code.
 
-    Raises nothing: every error becomes a sentence on stderr and a code.
+    `on_loaded` is called once the command is loaded and before it does anything. Raises nothing: every error becomes a
+    sentence on stderr and a code.
     """
     try:
-        code = _run(sys.argv[1:] if argv is None else argv, commands)
+        _reserve_descriptors()
+        try:
+            code = _run(sys.argv[1:] if argv is None else argv, commands, on_loaded)
+        except SystemExit as stop:  # argparse, after help or a usage error
+            code = stop.code if isinstance(stop.code, int) else FINE if stop.code is None else FAILED
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure can still be reported
         return code
-    except SystemExit as stop:  # argparse, after help or a usage error
-        return stop.code if isinstance(stop.code, int) else FINE if stop.code is None else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OutputFailed as error:
+        return FINE if error.reader_left else _report(error)
     except BrokenPipeError as error:
         # `bubbot tape list | head`: who read the output has enough. Any other broken pipe is a fault.
         return FINE if _output_is_lost() else _report(error)
@@ -105,7 +128,19 @@ def main(argv: Sequence[str] | None = None, *, commands: Mapping[str, Command] =
         return _report(error)
 
 
-def _run(argv: Sequence[str], commands: Mapping[str, Command]) -> int:
+def _reserve_descriptors() -> None:
+    """Open the null device for each standard stream that is closed: else the next file that is opened, the database
+    perhaps, would be standard output to every child process. A closed standard input reads as an empty one."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - the system gives the lowest number
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process lives
+
+
+def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callable[[], None]) -> int:
     top = _top_parser(commands)
     if not argv:
         top.print_help()
@@ -120,7 +155,9 @@ def _run(argv: Sequence[str], commands: Mapping[str, Command]) -> int:
     module.configure(parser)
     given = argparse.Namespace(**{"home": None, "config": None} | vars(first))
     del given.rest
-    code: int = module.run(parser.parse_args(first.rest, given))
+    wanted = parser.parse_args(first.rest, given)
+    on_loaded()
+    code: int = module.run(wanted)
     return code
 
 

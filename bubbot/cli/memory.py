@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from bubbot.channel import replace_controls
 from bubbot.cli.files import output
 from bubbot.cli.memory_change import ForgetMemory, ImportedNote, ImportMemory, RestoreMemory, SaveMemory
 from bubbot.cli.memory_files import read_memory
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_names import not_of_the_system, service, session_of, tape_name
 from bubbot.cli.writing import perform
@@ -74,9 +76,9 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
     async with _opened(made, args.session) as (tape, zone):
         snapshot = await zone.read()
         found = {one.version for one in await tape.read(MemoryVersionsView())}
-    print(memory_markdown(snapshot), end="")
+    show(memory_markdown(snapshot), end="")
     if found:
-        print(f"\nOn the tape: {spelled(found)}. `bubbot memory restore {args.session} N` brings one back.")
+        show(f"\nOn the tape: {spelled(found)}. `bubbot memory restore {args.session} N` brings one back.")
     return FINE
 
 
@@ -108,10 +110,10 @@ async def _restore(made: Setup, args: argparse.Namespace) -> int:
 async def _export(made: Setup, args: argparse.Namespace) -> int:
     async with _opened(made, args.session) as (_, zone):
         text = memory_markdown(await zone.read())
-    with output(args.file) as write:
+    with output(args.file, replace_controls) as write:
         write(text.encode())
     if args.file is not None:
-        print(f"Exported to {args.file}.")
+        show(f"Exported to {args.file}.")
     return FINE
 
 

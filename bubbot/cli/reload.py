@@ -6,10 +6,11 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject
-from bubbot.errors import ConfigError
+from bubbot.errors import ControlError
 from bubbot.home import WriterLock
 
 PATIENCE = 120.0
@@ -36,7 +37,7 @@ async def _ask(made: Setup) -> None:
     async def nobody_runs() -> None:
         made.home.ensure()
         with WriterLock(made.home):  # else somebody else has it, who is asked then
-            raise ConfigError("no bot runs for this home: it reads the settings when it starts")
+            raise ControlError("no bot runs for this home: it reads the settings when it starts")
 
     async def in_the_bot(address: str) -> None:
         async with connected(address) as peer:
@@ -52,7 +53,7 @@ def _print(told: JsonObject) -> None:
         *_line("Channels begun anew", told["begun"]),
         *_line("Channels ended", told["ended"]),
     ]
-    print("\n".join(lines) or "Nothing has changed.")
+    show("\n".join(lines) or "Nothing has changed.")
 
 
 def _line(what: str, names: Sequence[str]) -> list[str]:

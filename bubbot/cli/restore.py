@@ -7,6 +7,7 @@ import asyncio
 import os
 from pathlib import Path
 
+from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.writing import perform
@@ -76,12 +77,12 @@ async def _into_quarantine(database: Path, backup: Path, manifest: Manifest) -> 
 
 
 def _tell(home: Home, manifest: Manifest, notes: list[str]) -> None:
-    print(
+    show(
         f"{home.path} is what the bot was at {manifest.created[:19]} UTC: {len(manifest.database.tapes)} tapes, verified."
     )
     for note in notes:
-        print(note)
-    print(
+        show(note)
+    show(
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
         "When the other bot is gone for good, bubbot restore --release ends that."
     )

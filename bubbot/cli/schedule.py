@@ -9,6 +9,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_names import service
 from bubbot.cli.writing import perform
@@ -121,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(perform(made, "schedule", arguments(**known, given=given)))
     try:
         told = asyncio.run(_ACTIONS[args.action](made, args))
-        print("\n".join(printable(line) for line in told.splitlines()))
+        show("\n".join(printable(line) for line in told.splitlines()))
     except ScheduleRefused as error:
         raise ConfigError(str(error)) from error
     return 0

@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from bubbot.cli.output import show
 from bubbot.doctor.home import check_lock
 from bubbot.environment import default_home, left_behind, named_home
 from bubbot.errors import HomeLocked
@@ -79,7 +80,7 @@ def _dry(made: Plan) -> int:
             _say(f"# {file.path} is there already")
             continue
         _say(f"# {file.path}" + ("" if file.there is None else " (what is there now would be kept as a copy)"))
-        print(file.text)
+        show(file.text)
     for command in made.commands:
         _say(f"# would run: {' '.join(command)}")
     return 0
@@ -118,4 +119,4 @@ def _status(home: Path, *, user: bool) -> int:
 
 
 def _say(sentence: str) -> None:
-    print(printable(sentence), flush=True)
+    show(printable(sentence), flush=True)

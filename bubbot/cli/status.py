@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import Iterator
 
+from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_names import service
 from bubbot.control.client import NobodyThere, connected
@@ -71,9 +71,9 @@ async def _run(made: Setup, args: argparse.Namespace) -> int:
         found = await _read(made)
     if args.json:
         told = as_json(found) | ({"trouble": trouble} if trouble else {})
-        print(json.dumps(told, ensure_ascii=False))
+        show_json(told)
     elif not args.quiet:
-        print("\n".join(printable(line) for line in _lines(found, trouble)))
+        show("\n".join(printable(line) for line in _lines(found, trouble)))
     return 0 if found.healthy else 1
 
 

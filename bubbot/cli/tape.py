@@ -7,6 +7,7 @@ import asyncio
 import json
 
 from bubbot.cli import tape_files, tape_gc, tape_index, tape_search
+from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_change import ArchiveTape
 from bubbot.cli.tape_names import service, session_of, tape_name
@@ -70,7 +71,8 @@ async def _list(made: Setup, _args: argparse.Namespace) -> int:
             notes = [f"archive of {one.archived_from}"] if one.archived_from else []
             notes += [f"{one.erased} erased"] if one.erased else []
             lines.append(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
-    print("\n".join(sorted(lines)))
+    for line in sorted(lines):
+        show_line(line)
     return FINE
 
 
@@ -90,7 +92,10 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
     if not entries and (strange := [kind for kind in kinds if kind not in list(Kind)]):
         raise ConfigError(f"--kinds {strange[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
     for entry in reversed(entries) if args.last is not None else entries:
-        print(json.dumps(fields(entry), ensure_ascii=False) if args.json else _line(entry))
+        if args.json:
+            show_json(fields(entry))
+        else:
+            show_line(_line(entry))
     return FINE
 
 
@@ -110,7 +115,7 @@ async def _anchors(made: Setup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, workspace):
         tape = service(store, await tape_name(store, workspace, args.tape))
         for line in await tape.read(AnchorsView(zones=args.zones)):
-            print(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
+            show_line(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
     return FINE
 
 
@@ -120,13 +125,13 @@ async def _verify(made: Setup, args: argparse.Namespace) -> int:
         found = await store.audit(only)
         for finding in found.findings:
             if finding.what != "erased":
-                print(f"{finding.tape} #{finding.id} {finding.what}: {finding.detail}")
+                show_line(f"{finding.tape} #{finding.id} {finding.what}: {finding.detail}")
         counts = {what: sum(one.what == what for one in found.findings) for what in ("altered", "missing", "erased")}
         damaged = bool(counts["altered"] or counts["missing"])
         if args.head:
             damaged = not await _same_head(store, args.head) or damaged
     summary = ", ".join(f"{count} {what}" for what, count in counts.items())
-    print(f"{found.entries} entries on {found.tapes} tapes: {summary}; head {found.head}")
+    show(f"{found.entries} entries on {found.tapes} tapes: {summary}; head {found.head}")
     return DAMAGED if damaged else FINE
 
 
@@ -135,7 +140,7 @@ async def _same_head(store: SqliteStore, kept: str) -> bool:
     if not colon or not position.isdecimal():
         raise ConfigError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
     same = await store.deployment_head(int(position)) == kept
-    print(f"the kept head {'is' if same else 'is NOT'} the one these tapes had at position {position}")
+    show(f"the kept head {'is' if same else 'is NOT'} the one these tapes had at position {position}")
     return same
 
 

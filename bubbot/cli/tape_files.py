@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.cli.files import lines_of, new_file, output
+from bubbot.cli.output import escape_json, show
 from bubbot.cli.setup import Setup
 from bubbot.cli.tape_change import ImportTape, imported
 from bubbot.cli.tape_names import not_of_the_system, session_named, tape_name
@@ -61,11 +62,11 @@ async def export(made: Setup, args: argparse.Namespace) -> int:
         not_of_the_system(name, "exported")
         head = await store.head(name)
         writer = LineWriter()
-        with output(args.file) as write:
+        with output(args.file, escape_json) as write:
             async for entry in _entries(store, name, head):
                 write(writer.line(entry))
     if args.file is not None:
-        print(f"Exported {_counted(head)} to {args.file}.")
+        show(f"Exported {_counted(head)} to {args.file}.")
     return FINE
 
 
@@ -125,17 +126,17 @@ def _refusal(file: Path, problems: Sequence[Problem]) -> str:
 
 
 def _tell(file: Path, session: str, found: Imported) -> None:
-    print(f"Imported {_counted(len(found.entries))} into {session}.")
+    show(f"Imported {_counted(len(found.entries))} into {session}.")
     if found.renumbered:
-        print(f"{_counted(found.renumbered)} had other ids in the file; meta keeps them as imported_id.")
+        show(f"{_counted(found.renumbered)} had other ids in the file; meta keeps them as imported_id.")
     if found.erased:
-        print(f"{_counted(found.erased)} had been erased.")
+        show(f"{_counted(found.erased)} had been erased.")
     for problem in found.problems:
-        print(f"{file}, line {problem.number}: {problem.reason}. An event stands in its place.")
+        show(f"{file}, line {problem.number}: {problem.reason}. An event stands in its place.")
     if found.problems:
-        print(f"The lines left out are in {_side(file)}; {file} is as it was.")
+        show(f"The lines left out are in {_side(file)}; {file} is as it was.")
     elif found.unhashed:
-        print("The file has no hashes, so nobody can tell whether it was altered.")
+        show("The file has no hashes, so nobody can tell whether it was altered.")
 
 
 def _counted(count: int) -> str:

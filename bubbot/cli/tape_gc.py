@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
+from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.setup import Setup
 from bubbot.cli.tape_gc_change import CollectTapes, plan, words
 from bubbot.cli.tape_names import session_of
@@ -47,9 +47,9 @@ async def gc(made: Setup, args: argparse.Namespace) -> int:
         found = await plan(store, made.settings, args.older, now())
     blobs = sum(len(items) for items in found.blobs.tapes.values())
     for line in words(found, blobs, "that would be erased", "that would be merged", "that would be removed"):
-        print(line)
+        show(line)
     for one in found.archives:
-        print(f"{one.session or '(no session)'}  {one.entries} entries  {one.name}")
+        show_line(f"{one.session or '(no session)'}  {one.entries} entries  {one.name}")
     return FINE
 
 
@@ -61,13 +61,13 @@ async def size(made: Setup, args: argparse.Namespace) -> int:
     tapes = sorted(room.tapes, key=lambda one: (-one.entries - one.blobs, one.name))
     if args.json:
         data = {**asdict(room), "tapes": [{**asdict(one), "session": sessions[one.name]} for one in tapes]}
-        print(json.dumps(data, ensure_ascii=False))
+        show_json(data)
         return FINE
-    print(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
+    show(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
     for one in tapes:
         shown = f"{sessions[one.name]}  {one.name}".strip()
-        print(f"{one.entries + one.blobs:>13,}  {one.blobs:>13,}  {one.count:>8}  {shown}")
-    print(
+        show_line(f"{one.entries + one.blobs:>13,}  {one.blobs:>13,}  {one.count:>8}  {shown}")
+    show(
         f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
     )
     return FINE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup
 from bubbot.cli.writing import Desk, Told, perform
 from bubbot.stores.sqlite_index_keeper import IndexFiller
@@ -38,7 +39,7 @@ async def index(made: Setup, args: argparse.Namespace) -> int:
         return await perform(made, "tape index", MakeIndex())
     async with open_tapes(made.home) as (store, _):
         found = await store.index_state()
-    print(shown(found))
+    show(shown(found))
     return FINE if found is not None and found.fresh else BEHIND
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import UTC
 
+from bubbot.cli.output import show, show_line
 from bubbot.cli.setup import Setup
 from bubbot.cli.tape_names import not_of_the_system, service, tape_name
 from bubbot.errors import ConfigError
@@ -58,9 +59,9 @@ async def search(made: Setup, args: argparse.Namespace) -> int:
         view = SearchView(words, kinds=kinds, since=since, until=until, limit=args.limit)
         result = await service(store, name).read(view)
     for hit in result.hits:
-        print(hit_line(hit, UTC))
+        show_line(hit_line(hit, UTC))
     for line in search_remarks(result):
-        print(line)
+        show_line(line)
     if not result.hits:
-        print(f'Nothing found for "{words}".')
+        show(f'Nothing found for "{words}".')
     return FOUND if result.hits else NOTHING

@@ -7,6 +7,7 @@ import asyncio
 import json
 from typing import Any
 
+from bubbot.cli.output import escape_json, show
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_names import service
 from bubbot.errors import StoreUnavailable
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the report."""
-    print(asyncio.run(_read(setup(args), args)))
+    show(asyncio.run(_read(setup(args), args)))
     return 0
 
 
@@ -63,7 +64,7 @@ async def _told(ledger: Ledger, args: argparse.Namespace) -> str:
     found = await ledger.spending(period, args.chat or "")
     words = [args.by] if args.by else [word for word in BY if word != "day" or period != "day"]
     if args.json:
-        return json.dumps(_as_json(ledger, period, found, words), ensure_ascii=False)
+        return escape_json(json.dumps(_as_json(ledger, period, found, words), ensure_ascii=False))
     texts = Texts()
     lines = [*ledger.report(texts, period, found, words, 10**9)]
     limits = await ledger.limits(texts, [("chat", args.chat)] if args.chat else None)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from bubbot.access import Access
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup
 from bubbot.cli.tape_names import session_of
 from bubbot.control.client import beside, connected
@@ -110,7 +111,7 @@ async def perform(made: Setup, name: str, arguments: object, *, here: Work | Non
         return decode(told.get("told"), Told)
 
     told = await beside(made.home, in_this_process, in_the_bot)
-    print(told.text, end="")
+    show(told.text, end="")
     return told.code
 
 

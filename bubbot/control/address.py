@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import stat
@@ -11,28 +12,41 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 PATH_LIMIT = 107
 """Bytes of a socket's path, by the system's own structure."""
 
 
 def socket_path(home: Path, runtime: Path | None, temporary: Path) -> Path:
-    """The socket of a home, in a folder of this user alone, which is made where it is missing.
+    """Choose the socket of a home, in a folder of this user alone, and make that folder.
 
-    `runtime` is the user's folder for such things (`XDG_RUNTIME_DIR`), used where there is one that is fit and
-    short enough; else a folder of ours in `temporary`. Raises `ConfigError`.
+    The first of these folders that is fit, and whose name is short enough. The lock of the home says which it is, so
+    that what other users put into the one or the other stops nobody.
+
+    Args:
+        home: it has a folder `run` for the socket if nothing else is fit.
+        runtime: the user's folder for such things (`XDG_RUNTIME_DIR`), or None.
+        temporary: for a folder of ours, named after the user.
+
+    Raises:
+        ConfigError: none is fit; it says what is wrong with the first.
     """
     name = f"{sha256(os.fsencode(home.resolve())).hexdigest()[:16]}.sock"
+    folders = [temporary / f"bubbot-{os.getuid()}", home.resolve() / "run"]
     if runtime is not None and runtime.is_absolute() and _is_private(runtime):
-        found = runtime / "bubbot" / name
-        if len(os.fsencode(found)) <= PATH_LIMIT:
-            return _made(found)
-    found = temporary / f"bubbot-{os.getuid()}" / name
-    if len(os.fsencode(found)) > PATH_LIMIT:
-        raise ConfigError(
-            f"the path of the control socket, {found}, is longer than {PATH_LIMIT} bytes: "
-            "set XDG_RUNTIME_DIR or TMPDIR to a shorter one"
-        )
-    return _made(found)
+        folders.insert(0, runtime / "bubbot")
+    problems: list[ConfigError] = []
+    for folder in folders:
+        try:
+            found = _made(folder / name)
+        except ConfigError as error:
+            problems.append(error)
+        else:
+            if problems:
+                log.warning("%s; the socket is %s", problems[0], found, extra={"action": "control.elsewhere"})
+            return found
+    raise problems[0]
 
 
 def check_folder(folder: Path) -> None:
@@ -73,6 +87,11 @@ def _is_private(folder: Path) -> bool:
 
 
 def _made(path: Path) -> Path:
+    if len(os.fsencode(path)) > PATH_LIMIT:
+        raise ConfigError(
+            f"the path of the control socket, {path}, is longer than {PATH_LIMIT} bytes: "
+            "set XDG_RUNTIME_DIR or TMPDIR to a shorter one"
+        )
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -12,6 +13,8 @@ from bubbot.errors import BubbotError, ControlError
 
 JsonObject: TypeAlias = dict[str, Any]
 TAG = "is"
+MOST_SECONDS = 10.0**9
+"""The largest number that an error may carry; nobody waits for thirty years."""
 T = TypeVar("T")
 
 
@@ -32,22 +35,48 @@ def decode(data: object, *classes: type[T]) -> T:
 
 def encode_error(error: BubbotError) -> JsonObject:
     """An error as JSON: kind, text, and what else its class carries."""
-    extra = {name: getattr(error, name) for name in ("permanent", "retry_after") if hasattr(error, name)}
-    return {"kind": error.kind, "text": str(error), **extra}
+    extra = {name: _carried(getattr(error, name)) for name in _attributes(type(error))}
+    return {**extra, "kind": error.kind, "text": str(error)}
 
 
 def decode_error(data: object) -> BubbotError:
-    """The error, of the same class; of the base class where this version does not know it."""
+    """Build the error that the other end reports: of the same class, or of the base class if the kind is unknown.
+
+    It has every attribute of its class. An attribute that is missing, or does not fit its type, keeps the default of the
+    class. The text can be stored: it has no lone surrogates.
+    """
     if not isinstance(data, Mapping):
         return ControlError("the other end failed and did not say how")
-    kind, text = data.get("kind"), str(data.get("text", ""))
+    kind, text = data.get("kind"), data.get("text")
     wanted = next((one for one in _classes(BubbotError) if one.kind == kind), BubbotError)
     made = wanted.__new__(wanted)
-    Exception.__init__(made, text)  # some classes write their text themselves, from other arguments
-    for name in ("permanent", "retry_after"):
-        if name in data:
-            setattr(made, name, data[name])
+    # Some classes write their text themselves, from other arguments.
+    Exception.__init__(made, text.encode(errors="replace").decode() if isinstance(text, str) else "")
+    for name, hint in _attributes(wanted).items():
+        with suppress(ControlError):
+            setattr(made, name, _attribute(hint, data[name], name) if name in data else getattr(wanted, name))
     return made
+
+
+def _attributes(kind: type[BubbotError]) -> dict[str, Any]:
+    """The attributes that an error class declares besides its kind, with their types."""
+    return {name: hint for name, hint in get_type_hints(kind).items() if hasattr(kind, name)}
+
+
+def _carried(value: object) -> object:
+    """An attribute of an error as JSON; texts stand for what JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _carried(inner) for key, inner in value.items()}
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def _attribute(hint: Any, value: Any, name: str) -> Any:
+    """The value if it fits the type. Numbers are seconds and counts: finite, and not below 0."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value <= MOST_SECONDS:  # also refuses what is not a number
+            raise ControlError(f"{name} is {value!r}, which does not fit")
+        value = float(value) if hint is float or float in get_args(hint) else value
+    return _made(hint, value, name)
 
 
 def _classes(root: type[BubbotError]) -> list[type[BubbotError]]:

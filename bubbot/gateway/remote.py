@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -38,11 +39,17 @@ from bubbot.tape.service import TapeService
 from bubbot.turn import TurnResult
 from bubbot.views.turns import LastTurnView
 
+log = logging.getLogger(__name__)
+
 EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, Moved, Unparsed, Stop)
 ASKED = 1000
 """Messages of which is known who asked; of older ones the newest client of the session counts as asker."""
 READY = 30.0
 """Seconds that the channel may take to be run."""
+ID_LIMIT = 200
+"""Characters of the id that a client gives a part."""
+REASON_LIMIT = 500
+"""Characters of a client's reason that are kept."""
 NOBODY = "nobody has this chat open; it waits for the next one"
 
 
@@ -67,7 +74,8 @@ class Doors:
 
 @dataclass
 class _Asked:
-    """Who said something. `tape`: that of its session, where it is `bubbot ask`, whose part comes with the result."""
+    """Who said something. `tape`: that of its session, where it is `bubbot ask`, whose part comes with the result;
+    `shown` is set when the client has taken its part, or has failed to."""
 
     peer: Peer
     session: str
@@ -119,15 +127,10 @@ class RemoteChannel:
         if asked and asked.tape:
             body["result"] = await _result(asked, part.text)
         try:
-            told = await first.request("part", body, timeout=RECEIPT_WAIT)
-        except DeliveryFailed:
-            raise
-        except BubbotError as error:
-            first.close()  # what it shows from now on could be a repeat
-            raise DeliveryFailed(f"the chat did not take the answer ({error}); it waits for the next one") from error
-        if asked:
-            asked.shown.set()
-        return Receipt(str(told.get("external_id", "")))
+            return await _shown(first, body)
+        finally:
+            if asked:
+                asked.shown.set()
 
     def preview(self, session: str, event: Preview) -> None:
         """See `Previews`. Pieces are dropped where a client is slow; begin and end of a turn are not."""
@@ -215,6 +218,27 @@ class RemoteChannel:
         if self._receive is None:
             self._receive = asyncio.get_running_loop().create_future()
         return self._receive
+
+
+async def _shown(client: Peer, body: JsonObject) -> Receipt:
+    """Let a client show a part. Whatever it answers instead of a receipt is a `DeliveryFailed` of our own making."""
+    try:
+        told = await client.request("part", body, timeout=RECEIPT_WAIT)
+        external_id = told.get("external_id", "")
+        if not isinstance(external_id, str) or len(external_id) > ID_LIMIT or not external_id.isprintable():
+            raise ControlError("its receipt cannot be read")
+    except DeliveryFailed as error:
+        # A terminal cannot say more than whether another try is useless: what else it claims is not believed.
+        raise DeliveryFailed(str(error)[:REASON_LIMIT], permanent=error.permanent) from error
+    except BubbotError as error:
+        client.close()  # what it shows from now on could be a repeat
+        reason = f"the chat did not take the answer ({str(error)[:REASON_LIMIT]}); it waits for the next one"
+        raise DeliveryFailed(reason) from error
+    except Exception as error:  # the boundary to another program: nothing that it sends may end the bot
+        client.close()
+        log.exception("a chat failed in an unforeseen way", extra={"action": "deliver.defect"})
+        raise DeliveryFailed(f"the chat failed ({type(error).__name__}); the answer waits for the next one") from error
+    return Receipt(external_id)
 
 
 async def _result(asked: _Asked, text: str) -> JsonObject:

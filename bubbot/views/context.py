@@ -24,7 +24,13 @@ VERSION = 2
 """How messages are written; recorded with each step. A request of another version cannot be built again byte for byte."""
 COMPACTING = ("compact", "summary")
 """Those that keep to a budget."""
+_FROM = "from:"
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
+
+
+def is_selector(name: str) -> bool:
+    """Return true if a context can be built by this name."""
+    return name.removeprefix(_FROM) not in ("", "<anchor>") if name.startswith(_FROM) else name in SELECTORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,8 @@ class ContextView:
             return Window()
         if self.selector == "full":
             return Whole()
-        if self.selector.startswith("from:") and len(self.selector) > len("from:"):
-            return After(self.selector.removeprefix("from:"))
+        if self.selector.startswith(_FROM) and is_selector(self.selector):
+            return After(self.selector.removeprefix(_FROM))
         raise ConfigError(f"[context] selector is {self.selector!r}; it has to be one of {', '.join(SELECTORS)}")
 
     def fold(self, found: Found) -> Context:

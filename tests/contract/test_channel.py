@@ -103,9 +103,9 @@ async def test_a_line_beyond_the_limit_is_set_aside_with_its_beginning() -> None
     assert (seen[1]["text"], seen[2]["text"]) == ("fine", 2_000_000)
 
 
-async def test_answers_are_printed_as_they_are_into_a_pipe() -> None:
-    _, out = await talk("say first\nsay é漢👍 \x1b[31mred\n".encode())
-    assert out.decode() == "first\né漢👍 \x1b[31mred\n"
+async def test_answers_are_printed_into_a_pipe_without_what_a_terminal_would_obey() -> None:
+    _, out = await talk("say first\nsay é漢👍👨\u200d👩 \x1b[31mred\u202e\u009b2J\n".encode())
+    assert out.decode() == "first\né漢👍👨\u200d👩 \ufffd[31mred\ufffd\ufffd2J\n"
 
 
 async def test_a_line_is_received_before_the_next_one_is_written() -> None:

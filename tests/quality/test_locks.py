@@ -13,6 +13,8 @@ from packaging.version import Version
 
 LOCKS = Path(__file__).parents[2] / "requirements"
 FILES = sorted(LOCKS.glob("*.txt"))
+TOOL = LOCKS / "lock-tool.in"
+"""What writes them."""
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
@@ -53,7 +55,7 @@ def _by_name(name: str) -> dict[str, str]:
     return {pin.requirement.name: f"{pin.exact} {sorted(pin.hashes)}" for pin in pins}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, TOOL], ids=lambda file: file.stem)
 def test_every_requirement_is_one_version_with_hashes(file: Path) -> None:
     pins = _pins(file)
     assert pins
@@ -64,6 +66,14 @@ def test_every_requirement_is_one_version_with_hashes(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_lock_file_takes_wheels_only_and_names_no_place_to_take_them_from(file: Path) -> None:
     assert [line for line in _lines(file) if line.startswith("-")] == ["--only-binary :all:"]
+
+
+def test_the_tool_that_writes_them_is_installed_as_it_is_pinned() -> None:
+    script = (LOCKS / "lock.sh").read_text(encoding="utf-8").replace("\\\n", " ")
+    installs = [line for line in script.splitlines() if "pip install" in line]
+    assert [line.split()[-1] for line in installs] == [f"requirements/{TOOL.name}"]
+    assert all("--require-hashes" in line and "--no-deps" in line for line in installs)
+    assert [pin.requirement.name for pin in _pins(TOOL)] == ["uv"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

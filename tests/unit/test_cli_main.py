@@ -316,6 +316,97 @@ class TestProcess:
         assert done.returncode == 0
         assert done.stderr.startswith(b"usage: bubbot")
 
+    def test_help_that_is_lost_is_told(self) -> None:
+        if not Path("/dev/full").exists():
+            pytest.skip("has no disk that is always full")
+        for unbuffered in ("", "1"):
+            with Path("/dev/full").open("w") as full:
+                done = subprocess.run(
+                    [sys.executable, "-m", "bubbot", "tape", "--help"],
+                    cwd=ROOT,
+                    env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    timeout=30,
+                    check=False,
+                )
+            assert done.returncode == 1
+            assert done.stderr == b"bubbot: The output could not be written: No space left on device.\n"
+
+    def test_closed_descriptors_are_not_given_to_files(self, tmp_path: Path) -> None:
+        (tmp_path / "stub_command.py").write_text(STUB)
+        do = "import os; assert os.open(os.devnull, os.O_RDONLY) > 2; assert sys.stdin.read() == ''; sys.exit(9)"
+        code = (
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import Command, main; "
+            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': Command('', 'stub_command')}}))"
+        )
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code],
+            cwd=ROOT,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == 9
+
+    @pytest.mark.parametrize(
+        "module",
+        [
+            "logging",
+            "argparse",
+            "bubbot.errors",
+            "bubbot.cli.main",
+            "bubbot.cli.doctor",
+            "bubbot.settings",
+            "pydantic",
+            "bubbot.wiring",
+            "sqlite3",
+            "asyncio",
+        ],
+    )
+    def test_an_interruption_while_modules_load_is_silent(self, tmp_path: Path, module: str) -> None:
+        code = (
+            "import os, runpy, signal, sys\n"
+            "class Interrupt:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+            "sys.meta_path.insert(0, Interrupt())\n"
+            "sys.argv[1:] = ['doctor', '--offline']\n"
+            "runpy.run_module('bubbot', run_name='__main__')\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "BUBBOT_HOME": str(tmp_path)},
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+    def test_an_interruption_while_the_process_ends_is_silent(self, tmp_path: Path) -> None:
+        code = (
+            "import atexit, os, runpy, signal, sys\n"
+            "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+            "sys.argv[1:] = ['--version']\n"
+            "runpy.run_module('bubbot', run_name='__main__')\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr) == (130, b"")
+
+    def test_an_interruption_that_is_ignored_stays_ignored(self, tmp_path: Path) -> None:
+        code = (
+            "import os, runpy, signal, sys\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "class Interrupt:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            "        if name == 'bubbot.cli.main': os.kill(os.getpid(), signal.SIGINT)\n"
+            "sys.meta_path.insert(0, Interrupt())\n"
+            "sys.argv[1:] = ['--version']\n"
+            "runpy.run_module('bubbot', run_name='__main__')\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
     def test_a_wrong_setting_from_end_to_end(self, tmp_path: Path) -> None:
         (tmp_path / "config.toml").write_text(f'[model]\napi_kye = "{CANARY}"\n')
         do = "from bubbot import settings; settings.load(home=args.home)"

@@ -87,3 +87,18 @@ def test_the_system_says_who_is_there() -> None:
     one, other = socket.socketpair(socket.AF_UNIX)
     with one, other:
         assert peer_uid(one) == os.getuid()
+
+
+def test_what_others_put_in_its_way_is_gone_around(short: Path) -> None:
+    home = short / "home"
+    home.mkdir(mode=0o700)
+    (short / f"bubbot-{os.getuid()}").symlink_to(short)
+    found = socket_path(home, None, short)
+    assert found.parent == home / "run"
+    check_folder(found.parent)
+    (short / "bubbot").write_text("")
+    short.chmod(0o700)
+    assert socket_path(home, short, short) == found
+    (home / "run").chmod(0o755)
+    with pytest.raises(ConfigError, match=r"bubbot, cannot be made \(File exists\)"):  # the first of the three
+        socket_path(home, short, short)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import inspect
+import json
+from math import inf
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_origin, get_type_hints
 
 import pytest
 
@@ -120,6 +125,75 @@ def test_an_error_keeps_what_it_carries_and_an_unknown_one_its_text() -> None:
     assert isinstance(found, DeliveryFailed)
     assert (found.permanent, found.retry_after) == (True, 2.5)
     assert (type(decode_error({"kind": "newer", "text": "x"})), type(decode_error(7))) == (BubbotError, ControlError)
+
+
+KINDS = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BubbotError)]
+ODD: list[object] = [
+    None,
+    True,
+    False,
+    -1,
+    0.5,
+    2**2000,
+    float("nan"),
+    float("inf"),
+    "soon",
+    "\ud800",
+    [],
+    {},
+    {"a": [1]},
+]
+
+
+def promised(kind: type[BubbotError]) -> dict[str, Any]:
+    """The attributes that an instance of the class has when it is made by its own constructor, with their types."""
+    if kind.__init__ is BubbotError.__init__:
+        return {}
+    wanted = {
+        name: 1 if name in ("steps", "count", "seconds") else "x"
+        for name, one in inspect.signature(kind).parameters.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    }
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in vars(kind(**wanted))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_has_every_attribute_of_its_class_whatever_is_missing_or_odd(kind: type[BubbotError]) -> None:
+    names = promised(kind)
+    for data in (
+        {"kind": kind.kind},
+        *({"kind": kind.kind, **dict.fromkeys([*names, "text"], value)} for value in ODD),
+    ):
+        found = decode_error(data)
+        assert isinstance(found, kind)
+        str(found).encode()
+        for name, hint in names.items():
+            held = getattr(found, name)
+            assert isinstance(held, hint if isinstance(hint, UnionType) else hint_class(hint)), (name, held)
+            assert not isinstance(held, float) or 0 <= held < inf
+
+
+def hint_class(hint: Any) -> Any:
+    """What `isinstance` takes for a type."""
+    return get_origin(hint) or (float | int if hint is float else hint)
+
+
+def test_an_error_carries_all_that_it_says() -> None:
+    for error in (
+        DeliveryFailed("no", permanent=True, retry_after=3, maybe=True, gone=True),
+        errors.TooManyMessages(scope="user", name="Ann", count=3, span="hour", renews="soon", told=True),
+        errors.ScheduleRefused("no", "job_none", {"name": "x", "count": 7}),
+        errors.OverTime(2.5),
+    ):
+        assert vars(decode_error(json.loads(json.dumps(encode_error(error))))) == vars(error)
+
+
+def test_a_value_that_json_cannot_hold_is_carried_as_text() -> None:
+    refused = errors.ScheduleRefused("no", "job_none", {"when": Path("x")})
+    found = decode_error(json.loads(json.dumps(encode_error(refused))))
+    assert isinstance(found, errors.ScheduleRefused)
+    assert found.values == {"when": "x"}
 
 
 async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,12 @@ class TestConfig:
         assert len(findings) == 2
         assert all(str(home.config) in one.fix for one in findings)
 
+    def test_a_selector_that_no_context_can_be_built_by_is_a_problem(self, home: Home) -> None:
+        home.config.write_text('[context]\nselector = "windw"\n')
+        settings, findings = read_config(home, None)
+        assert (settings, list(found(findings))) == (None, ["config.invalid"])
+        assert "did you mean 'window'" in findings[0].cause
+
     def test_a_wrong_variable_is_mended_by_unsetting_it(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BUBBOT_BOT__NMAE", "x")
         assert read_config(home, None)[1][0].fix == "unset BUBBOT_BOT__NMAE"

@@ -257,3 +257,28 @@ class TestLock:
     def test_a_home_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="No such file"), WriterLock(Home(tmp_path / "gone")):
             pass
+
+
+class TestNames:
+    @pytest.mark.parametrize("way", ["named", "below", "link"])
+    def test_a_home_that_is_not_utf_8_is_told_in_one_sentence(self, public: Path, way: str) -> None:
+        odd = public / os.fsdecode(b"h\xff")
+        odd.mkdir()
+        (public / "link").symlink_to(odd)
+        path = {"named": odd, "below": odd / "inner", "link": public / "link"}[way]
+        with pytest.raises(
+            ConfigError, match=r"h\\xff.* has a name that is not UTF-8: rename the folder, or name another"
+        ):
+            Home(path)
+
+    def test_a_home_below_a_working_folder_that_is_not_utf_8(
+        self, public: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        odd = public / os.fsdecode(b"h\xff")
+        odd.mkdir()
+        monkeypatch.chdir(odd)
+        with pytest.raises(ConfigError, match="not UTF-8"):
+            Home(Path("home"))
+
+    def test_any_other_script_is_fine(self, public: Path) -> None:
+        Home(public / "家 é").ensure()

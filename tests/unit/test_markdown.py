@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+from markdown_it.parser_inline import ParserInline
+from markdown_it.rules_inline import StateInline
 
 from channels.markdown import parse
+from channels.markdown_parser import STEPS
 from channels.marked import Marked
 
 
@@ -89,3 +92,29 @@ def test_where_the_parser_fails_the_source_is_shown() -> None:
 
 def test_a_paragraph_that_would_take_seconds_is_shown_as_it_is() -> None:
     assert parse("[" * 100_000).text == "[" * 100_000
+
+
+@pytest.mark.parametrize("piece", ["![[", "[", "[[](", "![x", "[[a]]("])
+def test_brackets_that_never_close_take_few_steps_and_lose_nothing(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, skip = 0, ParserInline.skipToken
+
+    def counted(self: ParserInline, state: StateInline) -> None:
+        nonlocal steps
+        steps += 1
+        skip(self, state)
+
+    monkeypatch.setattr(ParserInline, "skipToken", counted)
+    source = piece * (8000 // len(piece))
+    assert parse(source).text == source
+    assert steps <= STEPS * (len(source) + 1)
+
+
+def test_one_paragraph_that_takes_too_many_steps_changes_no_other() -> None:
+    marked = parse("**a** [[b]](https://e.example)\n\n" + "![[" * 2000 + "\n\n**c**")
+    assert marked.text == "a [b]\n\n" + "![[" * 2000 + "\n\nc"
+    assert shown(marked) == [("bold", "a"), ("link", "[b]"), ("bold", "c")]
+
+
+def test_descriptions_within_descriptions_count_as_steps() -> None:
+    source = "![" * 400 + "](a)" * 400
+    assert parse(source).text == source

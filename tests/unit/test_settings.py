@@ -194,6 +194,13 @@ class TestWrongValues:
             ("[bot]\nlanguage = 'English!'", "but must be a language tag, such as 'en' or 'pt-BR'."),
             ("[context]\nselector = ''", "[context] selector is '', but must be a text of one line"),
             ("[memory]\nretention_days = 0", "but must be a whole number from 1 to 36500."),
+            (
+                "[context]\nselector = 'windw'",
+                "[context] selector is 'windw', but must be one of auto, window, messages",
+            ),
+            ("[context]\nselector = 'windw'", "did you mean 'window'?"),
+            ("[context]\nselector = 'from:'", "[context] selector is 'from:', but must be one of"),
+            ("[context]\nselector = 'from:<anchor>'", "[context] selector is 'from:<anchor>', but must be one of"),
             ("[log]\nlevel = 'loud'", "[log] level is 'loud', but must be one of debug, info, warning, error."),
             ("[log]\nlevel = 5", "[log] level is 5, but must be one of debug, info, warning, error."),
             ("model = 5", "[model] must be a section with keys, not a single value."),

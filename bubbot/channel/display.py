@@ -1,0 +1,27 @@
+"""Text that a terminal may be shown."""
+
+from __future__ import annotations
+
+import unicodedata
+
+SHAPING = "\n\t\u200c\u200d"
+"""Controls that stay: line feed, tab, and the joiners, which shape letters and emoji and do nothing else."""
+_OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Categories of Unicode that a terminal obeys: C0, C1, formats (all that change the direction), halves, separators."""
+
+
+def replace_controls(text: str) -> str:
+    """Put U+FFFD in place of each character that a terminal obeys instead of showing it.
+
+    What is left cannot move the cursor, rename the window, write the clipboard, or turn the direction of the text.
+    """
+    text = text.replace("\r\n", "\n")
+    return (
+        text
+        if text.isprintable()
+        else "".join("\N{REPLACEMENT CHARACTER}" if _is_obeyed(char) else char for char in text)
+    )
+
+
+def _is_obeyed(char: str) -> bool:
+    return not char.isprintable() and char not in SHAPING and unicodedata.category(char) in _OBEYED

@@ -1,0 +1,152 @@
+"""No command lets the text of people or of a model control the terminal: every command is run over hostile text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import unicodedata
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.cli.main import COMMANDS, CommandParser
+from tests.e2e import bot, inside
+from tests.e2e.terminal import Terminal
+
+EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J\x9d0;t\x9c\u202etxt.exe\u2066\u200e\x08\x7f\x00"
+"""Writes the clipboard, clears the screen, renames the window (C0 and C1), turns the direction of the text."""
+LINE = {"kind": "message", "meta": {"sender": {"id": "7", "name": f"Eve{EVIL}"}}, "date": "2026-11-21T20:21:00+00:00"}
+RUNS: dict[str, list[tuple[str, ...]]] = {
+    "ask": [("ask", f"tea {EVIL}".replace("\0", "")), ("ask", "--json", f"tea {EVIL}".replace("\0", ""))],
+    "chat": [("chat",)],
+    "tape list": [("tape", "list")],
+    "tape show": [
+        ("tape", "show", "evil"),
+        ("tape", "show", "evil", "--json"),
+        ("tape", "show", "bubbot/inbox/stdin", "--json"),
+    ],
+    "tape search": [("tape", "search", "evil", "tea"), ("tape", "search", "evil", "nothing\x1b[2J")],
+    "tape anchors": [("tape", "anchors", "evil", "--zones"), ("tape", "anchors", "default")],
+    "tape verify": [("tape", "verify")],
+    "tape size": [("tape", "size"), ("tape", "size", "--json")],
+    "tape gc": [("tape", "gc", "--dry-run"), ("tape", "gc", "--older", "0", "--dry-run")],
+    "tape index": [("tape", "index")],
+    "tape archive": [("tape", "archive", "stdin:gone"), ("tape", "archive", "no\x1b[2Jtape")],
+    "tape import": [
+        ("tape", "import", "bad.jsonl", "--session", "bad"),
+        ("tape", "import", "bad.jsonl", "--session", "bad", "--repair"),
+    ],
+    "memory show": [("memory", "show", "default")],
+    "memory save": [("memory", "save", "default", "tea \x1b[2J\u202e")],
+    "memory forget": [("memory", "forget", "default", "tea \x9b2J")],
+    "memory restore": [("memory", "restore", "default", "1")],
+    "memory import": [("memory", "import", "default", "page.md")],
+    "schedule list": [("schedule", "list"), ("schedule", "list", "--over")],
+    "schedule show": [("schedule", "show", "tea")],
+    "schedule history": [("schedule", "history", "tea")],
+    "schedule chat": [("schedule", "chat", "stdin:evil\x1b[2J")],
+    "schedule next": [("schedule", "next", "at\x1b[2J noon")],
+    "schedule pause": [("schedule", "pause", "tea")],
+    "schedule resume": [("schedule", "resume", "tea\x1b[2J")],
+    "access list": [("access", "list")],
+    "access pending": [("access", "pending")],
+    "access history": [("access", "history")],
+    "access grant": [("access", "grant", "telegram", "42\x1b", "member")],
+    "access revoke": [("access", "revoke", "telegram\x9b", "42")],
+    "access approve": [("access", "approve", "\x1b[2J")],
+    "usage": [("usage",), ("usage", "--json"), ("usage", "--chat", "stdin:\x1b[2J")],
+    "status": [("status",), ("status", "--json")],
+    "doctor": [("doctor", "--offline"), ("doctor", "--offline", "--json")],
+    "reload": [("reload",)],
+    "backup": [("backup", "copy"), ("backup", "--json", "copy\x1b[2J")],
+    "restore": [("restore", "copy\x1b[2J")],
+    "service status": [("service", "status")],
+}
+TERMINAL_ALONE = {"tape export": ("tape", "export", "evil"), "memory export": ("memory", "export", "default")}
+"""Files on standard output: only a terminal is shown them otherwise than as they are."""
+ELSEWHERE = {
+    "init": "prints what its own person types; tests/unit/test_init_*.py",
+    "run": "prints the log alone; tests/unit/test_log.py",
+    "service install": "prints files of bubbot",
+    "service uninstall": "prints names of files",
+    "schedule add": "prints as schedule show does",
+    "schedule edit": "prints as schedule show does",
+    "schedule remove": "prints as schedule pause does",
+    "schedule run": "prints as schedule pause does",
+}
+
+
+def _actions(name: str) -> Iterator[str]:
+    """The command, or each of its actions."""
+    module: Any = import_module(COMMANDS[name].module)
+    parser = CommandParser()
+    module.configure(parser)
+    inner = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    yield from (f"{name} {action}" for one in inner for action in one.choices) if inner else (name,)
+
+
+def test_every_command_is_run_here_or_has_a_reason() -> None:
+    every = {action for name in COMMANDS for action in _actions(name)}
+    assert every == {*RUNS, *TERMINAL_ALONE, *ELSEWHERE}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose tapes hold hostile text wherever people, models and platforms put it."""
+    path = tmp_path_factory.mktemp("evil") / "home"
+    (path.parent / "page.md").write_text(f"tea {EVIL}")
+    payloads = [{"role": "user", "content": f"tea {EVIL}"}, {"role": "assistant", "content": f"more tea {EVIL}"}]
+    lines = [{"id": number, "payload": one, **LINE} for number, one in enumerate(payloads, 1)]
+    anchor = {"name": f"topic/{EVIL}", "state": {"summary": f"tea {EVIL}"}}
+    lines.append({**LINE, "id": 3, "kind": "anchor", "payload": anchor})
+    for name in ("evil", "gone"):
+        file = path.parent / f"{name}.jsonl"
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        done = inside.run(path, "tape", "import", file.name, "--session", name)
+        assert done.returncode == 0, done.stderr
+    (path.parent / "bad.jsonl").write_bytes(json.dumps(lines[0]).encode() + b"\n{\x1b[2J\xc2\x9b\n")
+    inside.run(path, "memory", "import", "default", "page.md")
+    chat = bot.run(path, "chat", lines=[f"tea {EVIL}", f",remind name=tea in 9h: tea {EVIL}", f",handoff evil/{EVIL}"])
+    assert chat.returncode == 0, chat.stderr
+    return path
+
+
+def obeyed(text: str) -> list[str]:
+    """What a terminal would obey in a text."""
+    return [
+        char for char in text if char not in "\n\t\u200c\u200d" and unicodedata.category(char) in ("Cc", "Cf", "Cs")
+    ]
+
+
+@pytest.mark.parametrize("action", RUNS)
+def test_a_command_prints_nothing_that_a_terminal_obeys(home: Path, action: str) -> None:
+    for arguments in RUNS[action]:
+        if action in ("ask", "chat"):
+            done = bot.run(home, *arguments, lines=f"tea {EVIL}\n")
+        else:
+            done = inside.run(home, *arguments)
+        for text in (done.stdout.decode(), done.stderr.decode()):
+            assert obeyed(text) == [], (arguments, text)
+            assert "Traceback" not in text
+        if "--json" in arguments and done.returncode == 0:
+            for line in done.stdout.decode().splitlines():
+                json.loads(line)
+
+
+def test_json_says_exactly_what_is_on_the_tape(home: Path) -> None:
+    shown = inside.run(home, "tape", "show", "evil", "--json").stdout.decode().splitlines()
+    assert json.loads(shown[0])["payload"]["content"] == f"tea {EVIL}"
+
+
+@pytest.mark.parametrize("action", TERMINAL_ALONE)
+def test_an_export_is_exact_in_a_pipe_and_harmless_on_a_terminal(home: Path, action: str) -> None:
+    piped = inside.run(home, *TERMINAL_ALONE[action])
+    assert piped.returncode == 0
+    assert "\x9b2J" in piped.stdout.decode()
+    with Terminal(home, *TERMINAL_ALONE[action], first="tea") as terminal:
+        terminal.process.wait(timeout=30)
+        terminal.expect("txt.exe")
+        assert obeyed(terminal.sent.replace("\r\n", "\n")) == []
