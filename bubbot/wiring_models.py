@@ -73,6 +73,8 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         return model
     litellm_names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
     litellm_names.check_fallbacks(settings.model.fallback)
+    if missing := settings.missing_secret("model", "api_key"):
+        return UnconfiguredModel(Texts(settings.bot.language), missing_key=missing.file)
     traits = litellm_sizes.traits(
         name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
     )

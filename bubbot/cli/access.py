@@ -71,6 +71,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+async def list_people(made: Setup) -> str:
+    """Return what `bubbot access list` prints: who may speak, by the configuration and by grants."""
+    return await _read(made, argparse.Namespace(action="list"))
+
+
 async def _read(made: Setup, args: argparse.Namespace) -> str:
     people = listed(made.settings)
     try:

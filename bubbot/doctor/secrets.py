@@ -8,14 +8,13 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.environment import PREFIX, variables
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings import Settings
-from bubbot.settings_sources import read_toml
+from bubbot.settings_sources import read_toml, text_values, written_secrets
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
@@ -85,7 +84,7 @@ def _text(file: Path) -> str:
 def _files(config: Path) -> Iterator[Path]:
     """The files that hold secrets, by the settings; a file of settings that cannot be read names none."""
     with suppress(ConfigError):
-        for path, value in _leaves(read_toml(config, needed=False)):
+        for path, value in text_values(read_toml(config, needed=False)):
             if path[-1].endswith("_file") and _SECRET.search(path[-1].removesuffix("_file")) and value:
                 yield _placed(config.parent, value)
     for name, value in variables().items():
@@ -100,21 +99,11 @@ def _placed(folder: Path, value: str) -> Path:
     return (folder / value).absolute()
 
 
-def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*above, key))
-        elif isinstance(value, str):
-            yield (*above, key), value
-
-
 def check_secrets(settings: Settings, home: Home, config: Path | None) -> Iterator[Finding]:
     """Whether the secrets that are needed are there, where they are written, and whether one is misshapen."""
     file = config or home.config
     with suppress(ConfigError):
-        leaves = _leaves(read_toml(file, needed=False))
-        clear = [".".join(path) for path, value in leaves if _SECRET.search(path[-1]) and value]
-        if clear:
+        if clear := written_secrets(file):
             yield Finding(
                 "secret.in_config", "ok",
                 f"{file} has secrets in it ({', '.join(clear)}) and must not be shown around; with a key that ends in "
