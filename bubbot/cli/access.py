@@ -72,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def list_people(made: Setup) -> str:
-    """Return what `bubbot access list` prints: who may speak, by the configuration and by grants."""
-    return await _read(made, argparse.Namespace(action="list"))
+    """Return the table of `bubbot access list`: who may speak, by the configuration and by grants; empty for nobody."""
+    found = await _read(made, argparse.Namespace(action="list"))
+    return "" if found == _NONE["list"] else found
 
 
 async def _read(made: Setup, args: argparse.Namespace) -> str:

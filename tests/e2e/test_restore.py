@@ -177,6 +177,11 @@ def recommended(home: Path, server: BotApi, owner: str) -> None:
     (home / "secrets" / "telegram-token").write_text(f"{server.bot.token}\n")
 
 
+def contents(files: list[str]) -> list[str]:
+    """What is in these files."""
+    return [Path(file).read_text().strip() for file in files]
+
+
 async def test_a_home_restored_without_its_secrets_can_be_read_talked_with_and_given_them_again(tmp_path: Path) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     async with BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
@@ -211,7 +216,7 @@ async def test_a_home_restored_without_its_secrets_can_be_read_talked_with_and_g
         done = await asyncio.to_thread(run, other, "init", lines=lines, env={"BUBBOT_MODEL__NAME": ""})
         assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
         assert all(f"its file {file} cannot be used" in done.stdout.decode() for file in files)
-        assert [Path(file).read_text().strip() for file in files] == ["sk-of-the-model", server.bot.token]
+        assert contents(files) == ["sk-of-the-model", server.bot.token]
         await second_life(other, [telegram], {"telegram": ada})
 
 
