@@ -51,6 +51,7 @@ def equip(tree: Path) -> None:
     """Put the sources of bubbot into the tree, and the places for this interpreter and its packages."""
     for name in ("opt/python", "opt/packages", "opt/source"):
         (tree / name).mkdir(parents=True)
+    (tree / "etc" / "ld.so.conf.d" / "python.conf").write_text("/opt/python/lib\n")  # an interpreter that was moved
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tree / "opt" / "source" / name)
@@ -100,7 +101,7 @@ class Container:
         told = ""
         try:
             async with asyncio.timeout(seconds):
-                while wanted not in (told := await self.run(*words, check=False)):
+                while wanted not in (told := await self.run(*words, check=False)):  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
         except TimeoutError:
             raise AssertionError(

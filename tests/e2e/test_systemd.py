@@ -25,8 +25,10 @@ EXPOSURE = 1.2
 WATCHDOG_SECONDS = 60
 INSTALL = """
 set -e
+ldconfig
 /opt/python/bin/python3 -m venv /opt/bubbot
 site=$(/opt/bubbot/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+rm -rf "$site"/setuptools* "$site"/pkg_resources "$site"/_distutils_hack
 for one in /opt/packages/*; do
     case ${one##*/} in bubbot*|__editable__*|pip*|__pycache__) continue ;; esac
     ln -sfn "$one" "$site/${one##*/}"
