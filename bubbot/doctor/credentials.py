@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -46,18 +46,19 @@ def service_credentials(home: Home) -> ServiceCredentials:
     if variables().get("CREDENTIALS_DIRECTORY"):
         return ServiceCredentials()
     for scope, runtime in (("--system", RUNTIME), ("--user", runtime_folder())):
-        answer = told(["systemctl", scope, "show", UNIT, "--property=LoadCredential", "--property=ExecStart"]) or ""
-        named = re.search(r"--home[ =](\S+)", answer)
+        # The text of the unit and its drop-ins: `systemctl show` prints credentials from systemd 254 on only.
+        text = told(["systemctl", scope, "cat", UNIT]) or ""
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))]
+        named = re.search(r"(?:--home[ =]|BUBBOT_HOME=)(\S+)", "\n".join(lines))
         if named is None or os.path.realpath(named[1]) != os.path.realpath(home.path):
             continue
         folder = runtime / "credentials" / UNIT if runtime else None
         readable = folder is not None and os.access(folder, os.R_OK | os.X_OK)
-        return ServiceCredentials(folder if readable else None, MappingProxyType(_sources(answer)))
+        return ServiceCredentials(folder if readable else None, MappingProxyType(_sources(lines)))
     return ServiceCredentials()
 
 
-def _sources(answer: str) -> dict[str, Path]:
-    """The credentials of a unit, out of what systemctl says of it: `NAME:FILE`, one or more on a line."""
-    lines = [line.removeprefix("LoadCredential=") for line in answer.splitlines() if line.startswith("LoadCredential=")]
-    pairs = [word.partition(":") for line in lines for word in line.split()]
-    return {name: CREDSTORE / file for name, colon, file in pairs if colon and file}
+def _sources(lines: Iterable[str]) -> dict[str, Path]:
+    """The credentials of a unit: `NAME:FILE`, one on a line."""
+    found = [re.fullmatch(r"\s*LoadCredential\s*=\s*([^:\s]+):(\S+)\s*", line) for line in lines]
+    return {one[1]: CREDSTORE / one[2] for one in found if one}

@@ -23,6 +23,7 @@ from bubbot.doctor.finding import Finding
 from bubbot.doctor.home import check_home, check_lock
 from bubbot.doctor.ports import check_ports
 from bubbot.home import Home, WriterLock
+from bubbot.service.render import rendered
 from bubbot.settings import HealthSettings, Settings
 from tests.botapi.server import Server
 from tests.doubles import START
@@ -224,22 +225,23 @@ class TestChannels:
             config(home, f'[channels.telegram]\ntoken_file = "token"\nbase_url = "{server.base_url}"\n')
             (home.path / "token").touch(0o600)
             (home.path / "token").write_text(OTHER)
-            online = lambda: examine(home, None, now=START, deep=False, online=True).findings  # noqa: E731
+
+            def online() -> Iterable[Finding]:
+                return examine(home, None, now=START, deep=False, online=True).findings
+
             mend(online, "platform.refused", tmp_path, data=server.bot.token)
             assert "platform.ok" in found(online())
 
 
 class TestCredentials:
-    SHOW = "LoadCredential=model.api_key:bubbot.model.api_key channels.telegram.token:bubbot.channels.telegram.token\n"
-
     @plants("channel.credential", "channel.hidden_token")
     def test_a_token_that_systemd_hands_over_is_not_missing(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         config(home, "[channels.telegram]\n")
         runtime, store = tmp_path / "run", tmp_path / "credstore"
-        answer = f"ExecStart={{ path=/x ; argv[]=/x -m bubbot --home {home.path} run ; }}\n{self.SHOW}"
-        monkeypatch.setattr("bubbot.doctor.credentials.told", lambda words: answer if "--system" in words else None)
+        unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
+        monkeypatch.setattr("bubbot.doctor.credentials.told", lambda words: unit if "--system" in words else None)
         monkeypatch.setattr("bubbot.doctor.credentials.RUNTIME", runtime)
         monkeypatch.setattr("bubbot.doctor.credentials.CREDSTORE", store)
         assert "channel.hidden_token" in found(checkup(home)())  # nobody can look there
@@ -284,13 +286,14 @@ class TestDatabase:
 @contextmanager
 def platform() -> Iterator[Server]:
     """A Bot API server in a thread of its own: the commands that are run are processes, and wait for them blocks."""
-    ready, box = threading.Event(), []
+    ready = threading.Event()
+    box: list[tuple[Server, asyncio.Event]] = []
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
         ended = asyncio.Event()
         async with _served() as server:
-            box.extend((server, ended))
+            box.append((server, ended))
             ready.set()
             await ended.wait()
 
@@ -298,9 +301,9 @@ def platform() -> Iterator[Server]:
     thread.start()
     ready.wait(30)
     try:
-        yield box[0]
+        yield box[0][0]
     finally:
-        loop.call_soon_threadsafe(box[1].set)
+        loop.call_soon_threadsafe(box[0][1].set)
         thread.join(30)
         loop.close()
 
