@@ -103,7 +103,7 @@ class Walk:
         before = await self.machine.property("bubbot", "MainPID")
         clock = asyncio.get_running_loop().time
         began = clock()
-        await self.machine.run("kill", f"-{hurt}", before)
+        await self.machine.run("systemctl", "kill", "--kill-whom=main", f"--signal=SIG{hurt}", "bubbot")
         restarts = int(await self.machine.property("bubbot", "NRestarts"))
         words = ("systemctl", "show", "bubbot", "--property=NRestarts", "--value")
         await self.machine.until(words, str(restarts + 1), seconds)

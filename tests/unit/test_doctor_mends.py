@@ -24,7 +24,8 @@ from bubbot.doctor.home import check_home, check_lock
 from bubbot.doctor.ports import check_ports
 from bubbot.home import Home, WriterLock
 from bubbot.service.render import rendered
-from bubbot.settings import HealthSettings, Settings
+from bubbot.settings import Settings
+from bubbot.settings_model import HealthSettings
 from tests.botapi.server import Server
 from tests.doubles import START
 from tests.planting import found, mend, mends, plants
