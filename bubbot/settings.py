@@ -5,13 +5,13 @@ Later sources win: the file, then credentials, then the environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -34,7 +34,18 @@ from bubbot.settings_model import (
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
 from bubbot.settings_model import Setting as Setting  # noqa: PLC0414
 from bubbot.settings_model import ToolSettings as ToolSettings  # noqa: PLC0414
-from bubbot.settings_sources import Keys, Leaf, leaves_of, near, quoted, read_secret, read_text, read_toml, shown
+from bubbot.settings_sources import (
+    Keys,
+    Leaf,
+    MissingSecret,
+    leaves_of,
+    near,
+    quoted,
+    read_secret,
+    read_text,
+    read_toml,
+    shown,
+)
 from bubbot.settings_values import (
     Language,
     Name,
@@ -103,6 +114,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
+    _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
 
     @classmethod
     def settings_customise_sources(
@@ -120,6 +132,26 @@ class Settings(BaseSettings):
     @classmethod
     def _with_kinds(cls, channels: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         return {name: {"kind": name, **table} for name, table in channels.items()}
+
+    @property
+    def missing_secrets(self) -> tuple[MissingSecret, ...]:
+        """The secrets that have a file which cannot be used; only `load_with_missing_secrets` leaves any."""
+        return self._missing_secrets
+
+    def missing_secret(self, *setting: str) -> MissingSecret | None:
+        """Find one of them by its section and key."""
+        return next((one for one in self._missing_secrets if one.setting == setting), None)
+
+    def require_secrets(self) -> None:
+        """Raise `ConfigError`, with a sentence a line, if secrets are missing."""
+        if self._missing_secrets:
+            raise ConfigError("\n".join(one.reason for one in self._missing_secrets))
+
+    def without_secrets(self, missing: Sequence[MissingSecret]) -> Settings:
+        """Return these settings with a note of the secrets they lack."""
+        lacking = self.model_copy()
+        lacking._missing_secrets = tuple(missing)  # noqa: SLF001 - its own
+        return lacking
 
     def secrets(self) -> tuple[str, ...]:
         """Every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
@@ -145,15 +177,43 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
 
     Raises `ConfigError` with one sentence for each problem, one a line. Reads files; writes nothing.
     """
+    settings, problems, missing = _load(home, config, None)
+    return _checked(settings, [*problems, *(one.reason for one in missing)])
+
+
+def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:
+    """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
+
+    `Settings.missing_secrets` names them. `credentials`: a folder of systemd's, if the environment names none. Raises
+    `ConfigError` for every other problem.
+    """
+    settings, problems, missing = _load(home, config, credentials)
+    return _checked(settings, problems).without_secrets(missing)
+
+
+def _checked(settings: Settings | None, problems: Sequence[str]) -> Settings:
+    if settings is None or problems:
+        raise ConfigError("\n".join(problems))
+    return settings
+
+
+def _load(
+    home: Path, config: Path | None, credentials: Path | None
+) -> tuple[Settings | None, list[str], list[MissingSecret]]:
+    """Read every source; the settings are None if a value is none that they take, which is among the problems."""
     path = config or home / "config.toml"
     problems: list[str] = []
+    missing: list[MissingSecret] = []
     read = partial(leaves_of, known=_TABLES, problems=problems)
     written = read(read_toml(path, needed=config is not None), lambda _: str(path))
     given = _renamed(read(_environment(problems), _variable), written)
     # The strongest first: a secret file that something stronger overrides is not even opened.
-    leaves = _settled(given, Path(), {}, problems)
-    leaves = _settled(read(_credentials(problems), _credential), Path(), leaves, problems)
-    leaves = _settled(written, path.parent, leaves, problems)
+    leaves = _settled(given, Path(), {}, problems, missing)
+    handed_over = _credentials(problems, variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
+    leaves = _settled(read(handed_over, _credential), Path(), leaves, problems, missing)
+    leaves = _settled(written, path.parent, leaves, problems, missing)
+    for one in missing:  # a weaker source does not fill in for a file that is named and cannot be used
+        leaves.pop(one.setting, None)
     data: dict[str, Any] = {section: {} for section in _TABLES}
     for parts, leaf in sorted(leaves.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
         node = data
@@ -161,13 +221,11 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
             node = node.setdefault(part, {})
         node[parts[-1]] = leaf.value
     try:
-        settings = Settings(**data)
+        return Settings(**data), problems, missing
     except ValidationError as error:
         # The cause is not kept: it holds the values, and among them the secrets.
         problems += [_sentence(item, leaves) for item in error.errors(include_url=False)]
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return settings
+    return None, problems, missing
 
 
 _SECTIONS: Mapping[str, type[Section]] = {
@@ -211,9 +269,8 @@ def _environment(problems: list[str]) -> dict[str, Any]:
     return {name: table for name, table in EnvSettingsSource(Settings)().items() if isinstance(table, dict)}
 
 
-def _credentials(problems: list[str]) -> dict[str, Any]:
+def _credentials(problems: list[str], folder: str) -> dict[str, Any]:
     """The secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
-    folder = variables().get("CREDENTIALS_DIRECTORY")
     tables: dict[str, Any] = {}
     try:
         for file in sorted(Path(folder).iterdir()) if folder else ():
@@ -239,9 +296,13 @@ def _renamed(given: dict[Keys, Leaf], written: dict[Keys, Leaf]) -> dict[Keys, L
 
 
 def _settled(
-    leaves: dict[Keys, Leaf], folder: Path, stronger: dict[Keys, Leaf], problems: list[str]
+    leaves: dict[Keys, Leaf],
+    folder: Path,
+    stronger: dict[Keys, Leaf],
+    problems: list[str],
+    missing: list[MissingSecret],
 ) -> dict[Keys, Leaf]:
-    """What `stronger` leaves open, and `stronger`: paths taken from `folder`, `<secret>_file` read."""
+    """What `stronger` leaves open, and `stronger`: paths taken from `folder`, `<secret>_file` read or `missing`."""
     settled: dict[Keys, Leaf] = {}
     for path, leaf in leaves.items():
         secret = (*path[:-1], path[-1].removesuffix("_file"))
@@ -251,25 +312,42 @@ def _settled(
             problems.append(f"{where} is {quoted(leaf.value)}, but must be a path.")
         elif is_file and leaf.value and secret in leaves:
             problems.append(f"{where} and {secret[-1]} are both set: keep one of them.")
-        elif is_file and leaf.value and secret not in stronger:
-            settled[secret] = _placed(leaf, folder, where, problems, secret=True)
+        elif is_file and isinstance(leaf.value, str) and leaf.value and _is_open(secret, stronger, missing):
+            try:
+                file = _placed(leaf, folder, where)
+                settled[secret] = Leaf(read_secret(file, where), leaf.origin)
+            except ConfigError as error:
+                missing.append(MissingSecret(secret, _named(leaf.value, folder), str(error)))
         elif not is_file and _kind(path) is Path and leaf.value and isinstance(leaf.value, str):
-            settled[path] = _placed(leaf, folder, where, problems, secret=False)
+            try:
+                settled[path] = Leaf(str(_placed(leaf, folder, where)), leaf.origin)
+            except ConfigError as error:
+                problems.append(str(error))
+                settled[path] = Leaf("", leaf.origin)
         elif not is_file:
             settled[path] = leaf
     return settled | stronger
 
 
-def _placed(leaf: Leaf, folder: Path, where: str, problems: list[str], *, secret: bool) -> Leaf:
-    """The absolute path a leaf names, or the secret in that file."""
+def _is_open(secret: Keys, stronger: Mapping[Keys, Leaf], missing: Sequence[MissingSecret]) -> bool:
+    """Return true if no stronger source sets this secret, not even to a file that cannot be used."""
+    return secret not in stronger and all(one.setting != secret for one in missing)
+
+
+def _placed(leaf: Leaf, folder: Path, where: str) -> Path:
+    """The absolute path a leaf names. Raises `ConfigError`."""
     try:
-        file = (folder / Path(str(leaf.value)).expanduser()).absolute()
-        return Leaf(read_secret(file, where) if secret else str(file), leaf.origin)
-    except ConfigError as error:
-        problems.append(str(error))
+        return (folder / Path(str(leaf.value)).expanduser()).absolute()
     except (OSError, RuntimeError) as error:  # ~nobody, or the working directory is gone
-        problems.append(f"{where} is {quoted(leaf.value)}, which cannot be found ({error}).")
-    return Leaf("", leaf.origin)
+        raise ConfigError(f"{where} is {quoted(leaf.value)}, which cannot be found ({error}).") from None
+
+
+def _named(value: str, folder: Path) -> str:
+    """The path of a file for people: absolute if it can be found out."""
+    try:
+        return str((folder / Path(value).expanduser()).absolute())
+    except (OSError, RuntimeError):
+        return value
 
 
 def _sentence(item: ErrorDetails, leaves: Mapping[Keys, Leaf]) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bubbot.environment import SECRET_KEY
 from bubbot.errors import ConfigError
 
 CONFIG_LIMIT = 1_000_000
@@ -23,6 +24,7 @@ SECRET_LIMIT = 64_000
 
 _CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _USERINFO = re.compile(r"//[^/@\s]*@")
+_PASSWORD = re.compile(r"^\w+://[^/@\s]*:[^/@\s]+@")
 
 Keys: TypeAlias = tuple[str, ...]
 """Where a setting stands: section and key, or "channels", name and key."""
@@ -34,6 +36,15 @@ class Leaf:
 
     value: object
     origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSecret:
+    """A setting whose secret is in a file that cannot be used. `reason`: a sentence that names the origin and the file."""
+
+    setting: Keys
+    file: str
+    reason: str
 
 
 def read_toml(path: Path, *, needed: bool) -> dict[str, Any]:
@@ -104,6 +115,29 @@ def read_secret(path: Path, what: str) -> str:
     if not secret:
         raise ConfigError(f"{what}: {path} is empty, but should hold a secret.")
     return secret
+
+
+def written_secrets(config: Path) -> list[str]:
+    """Name the settings whose secrets stand in a configuration itself, such as `channels.telegram.token`.
+
+    Raises `ConfigError` if it cannot be read.
+    """
+    return [
+        ".".join(path) for path, value in text_values(read_toml(config, needed=False)) if _holds_secret(path, value)
+    ]
+
+
+def _holds_secret(path: Keys, value: str) -> bool:
+    return bool(value) and bool(SECRET_KEY.search(path[-1]) or _PASSWORD.search(value))
+
+
+def text_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, str]]:
+    """Every text in a table and the tables in it, with its path."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from text_values(value, (*above, key))
+        elif isinstance(value, str):
+            yield (*above, key), value
 
 
 def leaves_of(

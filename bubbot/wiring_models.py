@@ -76,6 +76,8 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
         return model
     litellm_names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
     litellm_names.check_fallbacks(settings.model.fallback)
+    if unread := settings.missing_secret("model", "api_key"):
+        return UnconfiguredModel(Texts(settings.bot.language), missing_key=unread.file)
     _check_address(settings, provider)
     if missing := keyless_models(settings, variables(), name):
         if len(missing) == len({name, *settings.model.fallback}):

@@ -46,6 +46,7 @@ from bubbot.channel.powers import (
     Reports,
     Typing,
     Webhook,
+    WebhookVerifier,
 )
 from bubbot.channel.sending import File, Outbound, Part, Receipt
 from bubbot.channel.showing import Preview, StepEnded, TextShown, ToolEnded, ToolStarted, TurnEnded, TurnStarted
@@ -93,6 +94,7 @@ __all__ = [
     "Typing",
     "Unparsed",
     "Webhook",
+    "WebhookVerifier",
     "kept_aside",
     "no_blob",
     "no_commands",

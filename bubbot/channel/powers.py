@@ -61,6 +61,14 @@ class Webhook(Protocol):
 
 
 @runtime_checkable
+class WebhookVerifier(Protocol):
+    """A `Webhook` that can tell by the headers alone whether its platform calls. An optional power beside it."""
+
+    def verify(self, headers: Mapping[str, str]) -> bool:
+        """Return true if the call carries the secret. Asked before the body is read; header names are in lower case."""
+
+
+@runtime_checkable
 class Previews(Protocol):
     """A channel that shows turns while they run. An optional power beside `Channel`."""
 

@@ -72,6 +72,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+async def list_people(made: Setup) -> str:
+    """Return the table of `bubbot access list`: who may speak, by the configuration and by grants; empty for nobody."""
+    found = await _read(made, argparse.Namespace(action="list"))
+    return "" if found == _NONE["list"] else found
+
+
 async def _read(made: Setup, args: argparse.Namespace) -> str:
     people = listed(made.settings)
     try:

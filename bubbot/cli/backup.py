@@ -9,6 +9,7 @@ from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import Setup, setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.settings_sources import written_secrets
 from bubbot.stores.backups import (
     CONFIG,
     DATABASE,
@@ -30,7 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = (
         "Copy the database, config.toml and the persona file into a folder, checked, also beside a running bot. "
-        "Files with secrets are not copied. What is erased later stays in backups made before."
+        "Files with secrets are not copied; secrets in config.toml itself are, and you are told so. What is erased later "
+        "stays in backups made before."
     )
     parser.add_argument(
         "target",
@@ -59,10 +61,11 @@ def run(args: argparse.Namespace) -> int:
     config = getattr(args, "config", None) or made.home.config
     manifest = write_backup(made.home.database, target, _beside(made, config), now())
     removed = thin_out(made.home.path, args.keep) if args.keep is not None else []
+    secrets = written_secrets(target / CONFIG) if CONFIG in manifest.files else []
     if args.json:
-        show_json(_as_data(target, manifest, removed))
+        show_json(_as_data(target, manifest, removed, secrets))
     else:
-        _tell(target, manifest, removed)
+        _tell(target, manifest, removed, secrets)
     return FINE
 
 
@@ -98,7 +101,7 @@ def _place(file: Path, home: Path) -> str:
     return str(whole.relative_to(home.absolute())) if whole.is_relative_to(home.absolute()) else str(whole)
 
 
-def _as_data(target: Path, manifest: Manifest, removed: list[Path]) -> dict[str, object]:
+def _as_data(target: Path, manifest: Manifest, removed: list[Path], secrets: list[str]) -> dict[str, object]:
     return {
         "path": str(target),
         "created": manifest.created,
@@ -106,6 +109,7 @@ def _as_data(target: Path, manifest: Manifest, removed: list[Path]) -> dict[str,
         "tapes": len(manifest.database.tapes),
         "size": _size(manifest),
         "files": sorted(manifest.files),
+        "secrets": secrets,
         "removed": [str(path) for path in removed],
     }
 
@@ -114,10 +118,14 @@ def _size(manifest: Manifest) -> int:
     return sum(one.size for one in manifest.files.values())
 
 
-def _tell(target: Path, manifest: Manifest, removed: list[Path]) -> None:
+def _tell(target: Path, manifest: Manifest, removed: list[Path], secrets: list[str]) -> None:
     others = " and ".join(sorted(name for name in manifest.files if name != DATABASE))
     show(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
-    show(f"With the database: {others or 'no other file'}. Files with secrets are not in it.")
+    show(f"With the database: {others or 'no other file'}.")
+    if secrets:
+        show(f"{CONFIG} holds secrets ({', '.join(secrets)}), and so does this backup: keep it as safe as them.")
+    else:
+        show("No secrets are in it; files with secrets stay where they are.")
     show(f"head {manifest.database.head}")
     if removed:
         show(f"Removed: {', '.join(path.name for path in removed)}.")

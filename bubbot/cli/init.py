@@ -23,9 +23,9 @@ from bubbot.init.console import Console, InputEnded
 from bubbot.init.farewell import farewell, overridden
 from bubbot.init.meet import close, make_channel, meet
 from bubbot.init.present import Present, read_present
-from bubbot.init.questions import Given, ask_bot, ask_model
+from bubbot.init.questions import Given, ask_bot, ask_missing_secrets, ask_model
 from bubbot.init.write import write
-from bubbot.settings import Settings, load
+from bubbot.settings import Settings, load_with_missing_secrets
 from bubbot.settings_sources import read_secret
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import new_id, now
@@ -112,6 +112,9 @@ class _Init:
         ask_bot(console, present, given, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
         ask_model(console, present, given, changes)
         self._accounts = Accounts(console, present, given, changes, self._channel, meet).ask()
+        asked = set() if console.unasked else {("channels", present.channel(kind), "token") for kind in TITLES}
+        missing = [one for one in present.settings.missing_secrets if one.setting not in asked]
+        ask_missing_secrets(console, missing, changes)
         self._kind = self._service.chosen(console)
 
     def finish(self) -> None:
@@ -170,12 +173,16 @@ class _Init:
             self._console.tell(f"Written: {path} (for you alone, mode 600)")
         for path in backups:
             self._console.tell(f"What was there before: {path}")
-        return load(home=self._home.path, config=present.path)
+        return load_with_missing_secrets(home=self._home.path, config=present.path)
 
     def _check(self, candidate: Path) -> None:
         """Raises `ConfigError` where a configuration does not load, or an adapter does not take its keys."""
+        lacking = {one.setting for one in self._present.settings.missing_secrets}
         try:
-            for name, table in load(home=self._home.path, config=candidate).channels.items():
+            settings = load_with_missing_secrets(home=self._home.path, config=candidate)
+            if any(one.setting not in lacking for one in settings.missing_secrets):
+                settings.require_secrets()
+            for name, table in settings.channels.items():
                 if table.get("token"):
                     close(self._channel(name, table))
         except ConfigError as error:

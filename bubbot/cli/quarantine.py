@@ -9,15 +9,22 @@ from bubbot.cli.tape_names import service
 from bubbot.errors import StoreError
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.texts import Texts
+from bubbot.views.quarantine import Restored
 from bubbot.wiring import open_tapes
 
 
 async def quarantine_line(made: Setup) -> str:
     """What to tell whoever begins to talk; empty where the home is in none. Reads only, also beside a running bot."""
+    restored = await read_quarantine(made)
+    if restored is None:
+        return ""
+    texts = Texts(made.settings.bot.language)
+    return texts.say("quarantined", name=restored.backup, at=restored.created[:19].replace("T", " "))
+
+
+async def read_quarantine(made: Setup) -> Restored | None:
+    """Read the backup that a home in quarantine was restored from; None for any other home."""
     with suppress(StoreError):  # there is no database yet, or the command itself is told what is wrong with it
         async with open_tapes(made.home) as (store, _):
-            restored = await Quarantine(service(store, HOME_TAPE)).standing()
-        if restored is not None:
-            texts = Texts(made.settings.bot.language)
-            return texts.say("quarantined", name=restored.backup, at=restored.created[:19].replace("T", " "))
-    return ""
+            return await Quarantine(service(store, HOME_TAPE)).standing()
+    return None

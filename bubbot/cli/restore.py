@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from bubbot.cli.access import list_people
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
+from bubbot.log import printable
 from bubbot.quarantine import HOME_TAPE, Quarantine
+from bubbot.settings import Settings
+from bubbot.settings_channels import TOKENED, channel_settings
+from bubbot.settings_sources import quoted, shown
 from bubbot.stores.backups import DATABASE, Manifest
 from bubbot.stores.restoring import put_in_place, refuse_used, unpacked, verified
 from bubbot.stores.sqlite import open_store
@@ -63,6 +69,11 @@ async def _restore(made: Setup, backup: Path) -> int:
             await _into_quarantine(folder / DATABASE, backup, manifest)
             notes = put_in_place(folder, manifest, made.home.path)
     _tell(made.home, manifest, notes)
+    await _tell_contents(made)
+    show(
+        "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
+        "When the other bot is gone for good, bubbot restore --release ends that."
+    )
     return FINE
 
 
@@ -82,7 +93,56 @@ def _tell(home: Home, manifest: Manifest, notes: list[str]) -> None:
     )
     for note in notes:
         show(note)
-    show(
-        "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
-        "When the other bot is gone for good, bubbot restore --release ends that."
-    )
+
+
+async def _tell_contents(made: Setup) -> None:
+    """Print what a person checks before the release: who may speak, where it connects to, and which secrets it lacks."""
+    try:
+        restored = Setup(made.read_without_secrets(), made.home, made.config)
+        people = await list_people(restored)
+    except ConfigError as error:
+        show(f"Its configuration cannot be used yet: {error}")
+        return
+    sections = {
+        "Who may speak with it:": [*people.splitlines(), *_open_places(restored.settings)],
+        "Addresses in its configuration:": list(_addresses(restored.settings)),
+        "A backup holds no files with secrets. Put these back, or let bubbot init ask for them:": [
+            f"{one.file}  ({shown(one.setting)})" for one in restored.settings.missing_secrets
+        ],
+        "Tokens that came from the environment or systemd, and have to come from there again:": [
+            f"[channels.{name}] token" for name in _without_token(restored.settings)
+        ],
+    }
+    for title, lines in sections.items():
+        if lines:
+            show("\n".join([title, *(f"  {printable(line)}" for line in lines)]))
+
+
+def _open_places(settings: Settings) -> Iterator[str]:
+    """The chats and servers whose people may all speak, or some of them."""
+    for name, table in settings.channels.items():
+        common, _ = channel_settings(name, table)
+        if common.groups:
+            yield f"[channels.{name}] groups: {', '.join(common.groups)}"
+        for guild, rules in common.guilds.items():
+            listed = {key: getattr(rules, key) for key in ("admins", "members", "roles", "admin_roles")}
+            words = ["everybody"] if rules.open else []
+            words += [f"{key} {', '.join(ids)}" for key, ids in listed.items() if ids]
+            if words:
+                yield f"[channels.{name}.guilds.{guild}]: {'; '.join(words)}"
+
+
+def _addresses(settings: Settings) -> Iterator[str]:
+    if settings.model.api_base:
+        yield f"[model] api_base: {quoted(settings.model.api_base)}"
+    for name, table in settings.channels.items():
+        for key, value in table.items():
+            if isinstance(value, str) and "://" in value:
+                yield f"{shown(('channels', name, key))}: {quoted(value)}"
+
+
+def _without_token(settings: Settings) -> Iterator[str]:
+    for name, table in settings.channels.items():
+        kind = table.get("kind", name)
+        if kind in TOKENED and not table.get("token") and not settings.missing_secret("channels", name, "token"):
+            yield name

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from bubbot.cli.quarantine import read_quarantine
 from bubbot.cli.run_control import control
 from bubbot.cli.run_health import health
 from bubbot.cli.run_service import reported, watched
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
 async def _run(made: Setup) -> None:
     asked = Asked()
     _on_signals(asked)
+    if made.settings.missing_secrets and await read_quarantine(made) is None:
+        made.settings.require_secrets()  # in quarantine no channel is started, so that nothing needs them yet
     made.home.ensure()
     path = socket_path(made.home.path, runtime_folder(), Path(gettempdir()))
     async with reported() as report, open_daemon(made.settings, made.home, address=str(path)) as daemon:
@@ -70,7 +73,8 @@ class Asked:
 async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: Report) -> None:
     app, manager, ending = daemon.app, daemon.manager, asked.ending
     left_open = await app.recover_all()
-    reloader = Reloader(daemon, made.settings, made.read)
+    read = made.read if daemon.quarantine is None else made.read_without_secrets
+    reloader = Reloader(daemon, made.settings, read)
     await reloader.begin()
     async with (
         control(daemon, reloader, path) as server,

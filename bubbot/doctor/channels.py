@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot import plugins
+from bubbot.access import ACCESS_TAPE
 from bubbot.channel import Channel, ChannelOptions, Closes, Introduces
+from bubbot.doctor.credentials import ServiceCredentials
 from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.doctor.guard import failed
-from bubbot.errors import ChannelError, ChannelRefused, ConfigError
+from bubbot.doctor.secrets import command_to_set
+from bubbot.doctor.stuck import never
+from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.home import Home
 from bubbot.settings import Settings
 from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, channel_settings
+from bubbot.stores.sqlite import open_readonly
+from bubbot.tape.service import TapeService
+from bubbot.views.access import AccessView
 
 TOGETHER = 5.0
 """Seconds all platforms have to answer; they are asked at once."""
@@ -39,6 +46,7 @@ class Asking:
     new_id: Callable[[], str]
     online: bool = True
     seconds: float = TOGETHER
+    handed_over: ServiceCredentials = field(default_factory=ServiceCredentials)
 
 
 def check_channels(settings: Settings, asking: Asking) -> list[Finding]:
@@ -55,18 +63,19 @@ async def ask(settings: Settings, asking: Asking) -> list[Finding]:
         try:
             common, own = channel_settings(name, table)
         except ConfigError as error:
-            found += [
-                Finding("channel.invalid", "problem", line, edit(asking.file)) for line in str(error).splitlines()
-            ]
+            found += [_invalid(name, line, asking) for line in str(error).splitlines()]
             continue
         if common.kind in UNHURRIED or name in UNHURRIED:
             continue
+        found += await _listeners(name, common, asking)
         token = own.get("token")
         if not token:
-            found += _without(name, common.kind, asking)
+            if settings.missing_secret("channels", name, "token") is None:  # which is a finding about its file
+                found += _without(name, common.kind, asking)
         elif (first := tokens.setdefault((common.kind, token), name)) != name:
             cause = f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only."
-            found.append(Finding("channel.same_token", "problem", cause, edit(asking.file)))
+            fix = command_to_set(("channels", name, "token"), asking.file)
+            found.append(Finding("channel.same_token", "problem", cause, fix))
         else:
             ready.append((name, common, own))
     drift: dict[str, float] = {}
@@ -84,8 +93,54 @@ def _clock(drift: Mapping[str, float]) -> Iterator[Finding]:
         yield Finding("clock.off", "warning", cause, "sudo timedatectl set-ntp true")
 
 
+def _invalid(name: str, sentence: str, asking: Asking) -> Finding:
+    about_token = sentence.startswith(f"[channels.{name}] token ")
+    fix = command_to_set(("channels", name, "token"), asking.file) if about_token else edit(asking.file)
+    return Finding("channel.invalid", "problem", sentence, fix)
+
+
+async def _listeners(name: str, common: ChannelSettings, asking: Asking) -> Iterator[Finding]:
+    """Whether anybody can ever speak there: by the settings, by a code, or by a grant."""
+    some = common.pairing or common.owners or common.admins or common.members or common.groups or common.bots
+    servers = any(
+        one.open or one.admins or one.members or one.roles or one.admin_roles for one in common.guilds.values()
+    )
+    if some or servers or await _has_grant(name, asking.home):
+        return iter(())
+    cause = (
+        f"[channels.{name}] lets nobody speak, and pairing = false keeps strangers from getting a code: name the owners by "
+        "numeric id, or set pairing = true."
+    )
+    return iter((Finding("channel.nobody", "warning", cause, edit(asking.file)),))
+
+
+async def _has_grant(name: str, home: Home) -> bool:
+    """Return true if somebody was given a role on this channel; also if that cannot be read, which is told elsewhere."""
+    if not home.database.exists():
+        return False
+    try:
+        store = await open_readonly(home.database)
+    except StoreError:
+        return True
+    try:
+        tape = TapeService(store, ACCESS_TAPE, now=never, new_id=str, session="")
+        state = await tape.read(AccessView(since=datetime.max.replace(tzinfo=UTC)))
+        return any(channel == name for channel, _ in state.grants)
+    except StoreError:
+        return True
+    finally:
+        await store.aclose()
+
+
 def _without(name: str, kind: str, asking: Asking) -> Iterator[Finding]:
-    if kind in TOKENED:
+    credential = f"channels.{name}.token"
+    if kind in TOKENED and asking.handed_over.is_there(credential):
+        cause = f"[channels.{name}] gets its token from systemd, which this command may not read; {kind} was not asked."
+        yield Finding("channel.credential", "ok", cause)
+    elif kind in TOKENED and asking.handed_over.is_hidden(credential):
+        cause = f"[channels.{name}] has no token here; whether systemd hands one to the service only root can see."
+        yield Finding("channel.hidden_token", "warning", cause, f"sudo bubbot doctor --home {quoted(asking.home.path)}")
+    elif kind in TOKENED:
         cause = f"[channels.{name}] has no token and is not started."
         own = asking.file.parent != asking.home.path
         where = f" --config {quoted(asking.file)}" if own else ""
@@ -101,9 +156,10 @@ async def _one(
                 return [Finding("channel.ok", "ok", f"[channels.{name}] is set up; {common.kind} was not asked.")]
             me = await channel.introduce()
     except ConfigError as error:
-        return [Finding("channel.invalid", "problem", str(error), edit(asking.file))]
+        return [_invalid(name, str(error), asking)]
     except ChannelRefused as error:
-        return [Finding("platform.refused", "problem", str(error), edit(asking.file))]
+        fix = command_to_set(("channels", name, "token"), asking.file)
+        return [Finding("platform.refused", "problem", str(error), fix)]
     except ChannelError as error:
         cause = f"{error} A running bot tries again by itself."
         return [Finding("platform.unreachable", "warning", cause, _reach(common.kind, own))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from bubbot.doctor.backups import check_backups
 from bubbot.doctor.channels import Asking, check_channels
 from bubbot.doctor.clock import check_time_service
 from bubbot.doctor.config import read_config
+from bubbot.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.doctor.database import read_database
 from bubbot.doctor.disk import check_disk, check_file_system
 from bubbot.doctor.finding import Finding
@@ -21,6 +22,7 @@ from bubbot.doctor.guard import guarded
 from bubbot.doctor.home import check_home, check_lock
 from bubbot.doctor.limits import check_files, check_memory
 from bubbot.doctor.plugins import check_model, check_plugins
+from bubbot.doctor.ports import check_ports
 from bubbot.doctor.quarantine import check_quarantine
 from bubbot.doctor.secrets import check_secrets, read_secret_files
 from bubbot.doctor.service import check_service
@@ -69,6 +71,7 @@ class _Examination:
 
     def __init__(self, home: Home, config: Path | None, now: datetime, deep: bool, asking: Asking) -> None:  # noqa: FBT001
         self.settings: Settings | None = None
+        self._handed_over = ServiceCredentials()
         self._state: DatabaseState | None = None
         self._home = home
         self._config = config
@@ -99,7 +102,8 @@ class _Examination:
 
     def _config_and_secrets(self) -> Iterator[Finding]:
         about_files, useless = read_secret_files(self._home, self._config)
-        self.settings, found = read_config(self._home, self._config)
+        self._handed_over = service_credentials(self._home)
+        self.settings, found = read_config(self._home, self._config, self._handed_over.folder)
         # What is told of a secret file has the better command.
         yield from (
             one for one in found if one.id != "config.invalid" or not any(name in one.cause for name in useless)
@@ -127,6 +131,8 @@ class _Examination:
     def _configured(self, settings: Settings) -> Iterator[Finding]:
         home = self._home
         yield from guarded("the model", partial(check_model, settings, home))
-        yield from guarded("the secrets", partial(check_secrets, settings, home, self._config))
+        yield from guarded("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
         yield from guarded("the memory", partial(check_memory, settings))
-        yield from guarded("the channels", partial(check_channels, settings, self._asking))
+        asking = replace(self._asking, handed_over=self._handed_over)
+        yield from guarded("the channels", partial(check_channels, settings, asking))
+        yield from guarded("the ports", partial(check_ports, settings, home, asking.file))

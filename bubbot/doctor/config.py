@@ -10,20 +10,26 @@ from pathlib import Path
 from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings import Settings, load
+from bubbot.settings import Settings, load_with_missing_secrets
 from bubbot.wiring_budget import plan_of
 
 _VARIABLE = re.compile(r"environment variable (\w+)")
 
 
-def read_config(home: Home, config: Path | None) -> tuple[Settings | None, list[Finding]]:
-    """The settings, or None where they do not load, and what there is to say about them."""
+def read_config(
+    home: Home, config: Path | None, credentials: Path | None = None
+) -> tuple[Settings | None, list[Finding]]:
+    """The settings, or None where they do not load, and what there is to say about them.
+
+    A secret that is missing keeps nothing else from being looked at. `credentials`: those of the home's service.
+    """
     file = config or home.config
     try:
-        settings = load(home=home.path, config=config)
+        settings = load_with_missing_secrets(home=home.path, config=config, credentials=credentials)
     except ConfigError as error:
         return None, [_wrong(line, file) for line in str(error).splitlines()]
-    return settings, list(_check_loaded(settings, file))
+    missing = [_wrong(one.reason, file) for one in settings.missing_secrets]
+    return settings, [*missing, *_check_loaded(settings, file)]
 
 
 def _wrong(sentence: str, file: Path) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -40,14 +41,35 @@ def check_home(home: Home) -> Iterator[Finding]:
     try:
         home.ensure()  # the folder is there: this only tries to make a file without a name in it
     except ConfigError as error:
-        yield Finding("home.unwritable", "problem", str(error), f'sudo chown -R "$(id -un)" {quoted(path)}')
+        yield _unwritable(path, error)
         return
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
+    if mode & 0o022:
+        cause = (
+            f"The home {path} can be written by other users of this machine (mode {mode:04o}): they can replace its "
+            "database, its settings and its secrets."
+        )
+        yield Finding("home.writable", "problem", cause, f"chmod 700 {quoted(path)}")
+    elif mode & 0o077:
         cause = f"The home {path} is open to other users of this machine (mode {mode:04o}): they can read every chat."
         yield Finding("home.open", "warning", cause, f"chmod 700 {quoted(path)}")
     else:
         yield Finding("home.ok", "ok", f"The home is {path}, writable, and for its owner alone.")
+
+
+def _unwritable(path: Path, error: ConfigError) -> Finding:
+    """The finding for a home in which no file can be made, with the command that fits the reason."""
+    number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+    if number == errno.EROFS:
+        mount = next(one for one in (path.resolve(), *path.resolve().parents) if one.is_mount())
+        cause = f"The home {path} is on a disk that is mounted read-only at {mount}: nothing can be accepted."
+        return Finding("home.read_only", "problem", cause, f"sudo mount -o remount,rw {quoted(mount)}")
+    fix = f'sudo chown -R "$(id -un)" {quoted(path)}'
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        fix = f"du -xh {quoted(path)} | sort -h | tail -20"
+    elif path.stat().st_uid == os.geteuid():
+        fix = f"chmod u+rwx {quoted(path)}"
+    return Finding("home.unwritable", "problem", str(error), fix)
 
 
 def _shut(folder: Path) -> bool:

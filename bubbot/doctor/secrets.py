@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from bubbot.doctor.credentials import ServiceCredentials
 from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.environment import PREFIX, variables
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models.unconfigured import key_missing
 from bubbot.settings import Settings
-from bubbot.settings_sources import read_toml
+from bubbot.settings_sources import SECRET_LIMIT, Keys, read_text, read_toml, text_values, written_secrets
 from bubbot.wiring_models import keyless_models
 
 MOUNTED = Path("/run/secrets")
@@ -42,8 +42,31 @@ def read_secret_files(home: Home, config: Path | None) -> tuple[list[Finding], l
     return findings, [name for name, finding in found if finding.level == "problem"]
 
 
+def command_to_set(setting: Keys, config: Path) -> str:
+    """Return the command that puts another secret where this one is taken from: the strongest source that has one."""
+    variable = f"{PREFIX}{'__'.join(setting)}".upper().replace("-", "_")
+    given = {name.upper(): name for name, value in variables().items() if value}
+    if variable in given:
+        return f"read -r {given[variable]} && export {given[variable]}"
+    if f"{variable}_FILE" in given:
+        return _fill(_placed(Path(), variables()[given[f"{variable}_FILE"]]))
+    name = ".".join(setting)
+    if (folder := variables().get("CREDENTIALS_DIRECTORY")) and os.access(Path(folder, name), os.F_OK):
+        return f"sudo install -m 600 /dev/stdin /etc/credstore/bubbot.{name} && sudo systemctl restart bubbot"
+    with suppress(ConfigError):
+        for path, value in text_values(read_toml(config, needed=False)):
+            if path == (*setting[:-1], f"{setting[-1]}_file") and value:
+                return _fill(_placed(config.parent, value))
+    return edit(config)
+
+
+def _fill(file: Path) -> str:
+    """The command that takes a secret from the terminal into a file."""
+    return f"install -m 600 /dev/stdin {quoted(file)}"
+
+
 def _of_file(file: Path) -> Iterator[Finding]:
-    fill = f"install -m 600 /dev/stdin {quoted(file)}"
+    fill = _fill(file)
     try:
         found = file.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -55,12 +78,26 @@ def _of_file(file: Path) -> Iterator[Finding]:
     if found is None or not os.access(file, os.R_OK):
         cause = f"{file} holds a secret, and uid {os.geteuid()} cannot read it."
         yield Finding("secret.file_unreadable", "problem", cause, f'sudo chown "$(id -un)" {quoted(file)}')
-    elif stat.S_ISREG(found.st_mode) and not _text(file).strip():
+    elif not stat.S_ISREG(found.st_mode):
+        cause = f"{file} should be a file with a secret, and is a folder or a device; the command takes the secret from the terminal."
+        yield Finding("secret.file_odd", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')} && {fill}")
+    elif reason := _unusable(file):
+        yield Finding("secret.file_odd", "problem", f"{reason} The command takes the secret from the terminal.", fill)
+    elif not _text(file).strip():
         cause = f"{file} is empty and should hold a secret; the command takes it from the terminal."
         yield Finding("secret.file_empty", "problem", cause, fill)
     elif found.st_mode & 0o077 and not file.is_relative_to(MOUNTED):
         cause = f"{file} holds a secret and is open to other users of this machine (mode {found.st_mode & 0o7777:04o})."
         yield Finding("secret.file_open", "warning", cause, f"chmod 600 {quoted(file)}")
+
+
+def _unusable(file: Path) -> str:
+    """Why what is in a file cannot be a secret, if there is anything in it; empty if it can."""
+    try:
+        read_text(file, SECRET_LIMIT, "A secret")
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _text(file: Path) -> str:
@@ -71,7 +108,7 @@ def _text(file: Path) -> str:
 def _files(config: Path) -> Iterator[Path]:
     """The files that hold secrets, by the settings; a file of settings that cannot be read names none."""
     with suppress(ConfigError):
-        for path, value in _leaves(read_toml(config, needed=False)):
+        for path, value in text_values(read_toml(config, needed=False)):
             if path[-1].endswith("_file") and _SECRET.search(path[-1].removesuffix("_file")) and value:
                 yield _placed(config.parent, value)
     for name, value in variables().items():
@@ -86,27 +123,20 @@ def _placed(folder: Path, value: str) -> Path:
     return (folder / value).absolute()
 
 
-def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*above, key))
-        elif isinstance(value, str):
-            yield (*above, key), value
-
-
-def check_secrets(settings: Settings, home: Home, config: Path | None) -> Iterator[Finding]:
+def check_secrets(
+    settings: Settings, home: Home, config: Path | None, handed_over: ServiceCredentials | None = None
+) -> Iterator[Finding]:
     """Whether the secrets that are needed are there, where they are written, and whether one is misshapen."""
     file = config or home.config
     with suppress(ConfigError):
-        leaves = _leaves(read_toml(file, needed=False))
-        clear = [".".join(path) for path, value in leaves if _SECRET.search(path[-1]) and value]
-        if clear:
+        if clear := written_secrets(file):
             yield Finding(
                 "secret.in_config", "ok",
                 f"{file} has secrets in it ({', '.join(clear)}) and must not be shown around; with a key that ends in "
                 f"_file they are in files of their own.",
             )  # fmt: skip
-    yield from _keys(settings, file)
+    if handed_over is None or not handed_over.is_there("model.api_key"):
+        yield from _keys(settings, file)
     for name, table in settings.channels.items():
         token = table.get("token")
         # What the adapter itself refuses is told as a fault of the channel.
@@ -115,10 +145,12 @@ def check_secrets(settings: Settings, home: Home, config: Path | None) -> Iterat
                 f"[channels.{name}] token does not have the form of Telegram's (a number, a colon, 35 letters): it "
                 f"seems to be cut or mistyped. Copy it whole from @BotFather."
             )
-            yield Finding("secret.odd_token", "warning", cause, edit(file))
+            yield Finding("secret.odd_token", "warning", cause, command_to_set(("channels", name, "token"), file))
 
 
 def _keys(settings: Settings, file: Path) -> Iterator[Finding]:
-    """Whether the models that are asked have their keys."""
+    """Find the models that are asked and have no key."""
+    if settings.missing_secret("model", "api_key"):
+        return
     for name, wanted in keyless_models(settings, variables()).items():
         yield Finding("secret.no_key", "problem", key_missing(name, wanted), edit(file))

@@ -8,22 +8,24 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.errors import BubbotError
 from bubbot.gateway.health import Backup, ChannelState, ModelTrouble, Snapshot
 from bubbot.gateway.health_words import why_failing
+from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.metrics import Metrics
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SAMPLE = 0.5
 """Seconds between two looks at how late the event loop is."""
-ENDING = 2.0
-"""Seconds that answers under way have."""
+LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +48,23 @@ class Asked:
 
 
 @asynccontextmanager
-async def health_door(address: HealthAddress, asked: Asked, metrics: Metrics) -> AsyncIterator[int]:
+async def health_door(
+    address: HealthAddress, asked: Asked, metrics: Metrics, limits: HttpLimits = LIMITS
+) -> AsyncIterator[int]:
     """Answers until the block ends; gives the port. Raises `ConfigError` where the address cannot be used."""
-    app = web.Application(client_max_size=1024)
+    connections = HttpConnections(limits)
+
+    @web.middleware
+    async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with connections.working(request):
+            return await handler(request)
+
+    app = web.Application(client_max_size=1024, middlewares=[timed])
     app.router.add_get("/live", _live)
     app.router.add_get("/ready", _ready(asked))
     app.router.add_get("/metrics", _metrics(asked, metrics))
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING)
-    await runner.setup()
-    sampling = asyncio.create_task(_sample(metrics))
-    try:
-        try:
-            await web.TCPSite(runner, address.host, address.port).start()
-        except OSError as error:
-            raise ConfigError(
-                f"[health] host and port: {address.host}:{address.port} cannot be listened on ({error.strerror}); "
-                "choose another port"
-            ) from None
-        port = int(runner.addresses[0][1])
+    async with http_server(app, HttpAddress("health", address.host, address.port), connections) as port:
+        sampling = asyncio.create_task(_sample(metrics))
         where = f"[{address.host}]" if ":" in address.host else address.host
         log.info("health and metrics at http://%s:%d", where, port, extra={"action": "health.listening", "port": port})
         if not _is_loopback(address.host):
@@ -73,11 +74,11 @@ async def health_door(address: HealthAddress, asked: Asked, metrics: Metrics) ->
                 address.host,
                 extra={"action": "health.open"},
             )
-        yield port
-    finally:
-        sampling.cancel()
-        await asyncio.gather(sampling, return_exceptions=True)
-        await runner.cleanup()
+        try:
+            yield port
+        finally:
+            sampling.cancel()
+            await asyncio.gather(sampling, return_exceptions=True)
 
 
 async def _live(_request: web.Request) -> web.Response:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from aiohttp import web
 
-from bubbot.channel import Webhook
-from bubbot.errors import ConfigError
+from bubbot.channel import Webhook, WebhookVerifier
+from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.paths import check_paths
 
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 1_100_000
 """Bytes of a call; above what any channel takes, so that the channel can say so itself."""
-ENDING = 5.0
-"""Seconds that calls under way have to end."""
+UNAUTHORIZED, NOT_FOUND, BAD_REQUEST, TOO_LARGE, FAILED = 401, 404, 400, 413, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,7 @@ class WebSettings:
 
     host: str = "127.0.0.1"
     port: int = 8080
+    limits: HttpLimits = field(default_factory=HttpLimits)
 
 
 Channels: TypeAlias = Callable[[], Mapping[str, Webhook]]
@@ -42,41 +42,44 @@ async def web_door(channels: Channels, settings: WebSettings) -> AsyncIterator[i
     """
     check_paths(channels())
     app = web.Application(client_max_size=BODY_LIMIT)
-    app.router.add_post("/{path:.*}", _called(channels))
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, settings.host, settings.port).start()
-        except OSError as error:
-            raise ConfigError(
-                f"[http] host and port: {settings.host}:{settings.port} cannot be listened on ({error.strerror}); "
-                "choose another port"
-            ) from None
+    connections = HttpConnections(settings.limits)
+    app.router.add_post("/{path:.*}", _called(channels, connections))
+    async with http_server(app, HttpAddress("http", settings.host, settings.port), connections) as port:
         log.info(
             "listening for webhooks",
             extra={"action": "http.listening", "paths": ", ".join(one.path for one in channels().values())},
         )
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+        yield port
 
 
-def _called(channels: Channels) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _called(channels: Channels, connections: HttpConnections) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def called(request: web.Request) -> web.Response:
         found = next(((name, one) for name, one in channels().items() if one.path == request.path), None)
         if found is None:
-            return web.Response(status=404)
+            return _refused(NOT_FOUND)
         name, channel = found
+        headers = {key.lower(): value for key, value in request.headers.items()}
+        if isinstance(channel, WebhookVerifier) and not channel.verify(headers):
+            return _refused(UNAUTHORIZED)
+        if request.content_length is not None and request.content_length > BODY_LIMIT:
+            return _refused(TOO_LARGE)
         try:
             body = await request.read()
-        except web.RequestPayloadError:  # a length or an encoding that is not true
-            return web.Response(status=400)
-        try:
-            status = await channel.handle({key.lower(): value for key, value in request.headers.items()}, body)
-        except Exception:  # the platform is told of a failure and calls again; the others go on
-            log.exception("a call could not be taken", extra={"action": "http.failed", "channel": name})
-            status = 500
-        return web.Response(status=status)
+        except (web.RequestPayloadError, OSError):  # a length or an encoding that is not true, or the client is gone
+            return _refused(BAD_REQUEST)
+        with connections.working(request):
+            try:
+                status = await channel.handle(headers, body)
+            except Exception:  # the platform is told of a failure and calls again; the others go on
+                log.exception("a call could not be taken", extra={"action": "http.failed", "channel": name})
+                status = FAILED
+            return web.Response(status=status)
 
     return called
+
+
+def _refused(status: int) -> web.Response:
+    """Answer without having read the body, and close: whatever still comes is no request."""
+    response = web.Response(status=status)
+    response.force_close()
+    return response

@@ -73,7 +73,10 @@ class Accounts:
             return self._checked(kind, name, token)
         table = self.present.settings.channels.get(name, {})
         present = str(table.get("token") or "")
+        missing = self.present.settings.missing_secret("channels", name, "token")
         where = "Enter keeps the one there is" if present else "Enter for none"
+        if missing:
+            where = f"its file {missing.file} cannot be used, and Enter leaves that as it is"
         while True:
             typed = self.console.secret(f"{TITLES[kind]}: {_SOURCE[kind]}; {where}")
             if not typed and not present:

@@ -40,6 +40,10 @@ class Changes:
         self.secrets = [one for one in self.secrets if (one.table, one.key) != (table, key)]
         self.secrets.append(Secret(table, key, text, f"{table[-1]}-{key.replace('_', '-')}"))
 
+    def sets_secret(self, table: Table, key: str) -> bool:
+        """Return true if this secret is among the changes."""
+        return any((one.table, one.key) == (table, key) for one in self.secrets)
+
 
 def secret_path(home: Home, secret: Secret) -> Path:
     """Where a secret goes."""

@@ -12,14 +12,14 @@ from typing import Any
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.init.edit import parsed
-from bubbot.settings import Settings, load
+from bubbot.settings import Settings, load_with_missing_secrets
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
     """`text`: of `path` as it stands, None where there is none. `data`: what it says.
 
-    `settings`: that with the environment.
+    `settings`: that with the environment; secrets whose files cannot be used are left out of it.
     """
 
     path: Path
@@ -57,7 +57,7 @@ def read_present(home: Home, config: Path | None) -> Present:
     check_home(home)
     _check_place(path)
     there = os.path.lexists(path)
-    settings = load(home=home.path, config=config if there else None)
+    settings = load_with_missing_secrets(home=home.path, config=config if there else None)
     # Read anew and unchanged: what is not changed stays byte for byte, line ends and mark of the encoding included.
     text = path.read_bytes().decode() if there else None
     return Present(path, text, parsed(text) if text is not None else {}, settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bubbot.errors import ConfigError
@@ -11,6 +11,7 @@ from bubbot.init.changes import Changes
 from bubbot.init.console import Console
 from bubbot.init.present import Present
 from bubbot.models import local
+from bubbot.settings_sources import MissingSecret, shown
 from bubbot.texts import Texts
 
 OLLAMA = "ollama_chat"
@@ -63,6 +64,29 @@ def ask_model(console: Console, present: Present, given: Given, changes: Changes
             changes.keep(("model",), "api_key", answers.secret(given.api_key))
         except ConfigError as error:
             raise ConfigError(f"The key of the model: {error}") from error
+
+
+def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], changes: Changes) -> None:
+    """Ask for each secret whose file cannot be used, as after a restore; what stays empty stays missing.
+
+    Raises `ConfigError`, `InputEnded`.
+    """
+    for missing in secrets:
+        table, key = missing.setting[:-1], missing.setting[-1]
+        if changes.sets_secret(table, key):
+            continue
+        if console.unasked:
+            console.tell(
+                f"{shown(missing.setting)}: {missing.file} cannot be used. Without --yes, init asks for the secret."
+            )
+            continue
+        question = f"{shown(missing.setting)}: its file {missing.file} cannot be used; Enter leaves that as it is"
+        while text := console.secret(question):
+            try:
+                changes.keep(table, key, answers.token(text) if key == "token" else answers.secret(text))
+                break
+            except ConfigError as error:
+                console.tell(f"  {error}")
 
 
 def _ask_again(console: Console, current: str, changes: Changes) -> None:

@@ -12,10 +12,12 @@ from bubbot.texts import Texts
 class UnconfiguredModel:
     """See `Model`; every request raises `ModelUnconfigured`."""
 
-    def __init__(self, texts: Texts | None = None) -> None:
+    def __init__(self, texts: Texts | None = None, *, missing_key: str = "") -> None:
+        """`missing_key`: the file with the key of a model that is set up, if it is that which cannot be used."""
+        texts = texts or Texts()
         self.name = "none"
-        self._error = ModelUnconfigured
-        self._told = (texts or Texts()).say("no_model")
+        self._error: type[ModelUnconfigured | ModelKeyMissing] = ModelUnconfigured
+        self._told = texts.say("no_model_key", file=missing_key) if missing_key else texts.say("no_model")
         self.traits = ModelTraits(tools=False, notice=self._told)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002 - the port's signature

@@ -20,6 +20,10 @@ _TURNS: dict[str, Sentence] = {
         '`bubbot init` gives me a model (or [model] name = "provider/model" in config.toml), '
         "and so does installing the demonstration model."
     ),
+    "no_model_key": (
+        "The key of the model is missing: {file} cannot be read, so I cannot answer in my own words. Every command works "
+        "(,help lists them). `bubbot init` asks for the key."
+    ),
     "stopped": "Stopped.",
     "gave_up": (
         "I was interrupted twice while answering this, so I stopped trying. "

@@ -19,6 +19,10 @@ _TURNS: dict[str, Sentence] = {
         "尚未配置模型，因此我还无法用自己的话回答您。所有命令均可使用（,help 可列出全部命令）。"
         '如需配置模型，请运行 bubbot init（或在 config.toml 中写入 [model] name = "provider/model"），或安装演示模型。'
     ),
+    "no_model_key": (
+        "模型的密钥缺失：无法读取 {file}，因此我还无法用自己的话回答您。所有命令均可使用（,help 可列出全部命令）。"
+        "运行 `bubbot init` 即可补上密钥。"
+    ),
     "stopped": "已停止。",
     "gave_up": (
         "回答这条消息时两次被中断，我没有再继续尝试。此前的过程已保存在记录带上；如仍需要，请重新发送，或使用 ,retry。"

@@ -151,3 +151,83 @@ async def test_a_bot_released_to_deliver_does_what_was_left_open(tmp_path: Path)
             await telegram.until(lambda: telegram.answers(ada) == ["Slowly: a slow one"], 20)
             await telegram.quiet()
         assert telegram.answers(ada) == ["Slowly: a slow one"]
+
+
+RECOMMENDED = """
+[model]
+name = "scripted"
+script = "script.json"
+api_key_file = "secrets/model-api-key"
+[channels.telegram]
+token_file = "secrets/telegram-token"
+owners = [{owner}]
+groups = [-100777]
+debounce = 0.05
+base_url = "{base}"
+base_file_url = "{file}"
+"""
+"""As `bubbot init` writes it: secrets in files of their own."""
+
+
+def recommended(home: Path, server: BotApi, owner: str) -> None:
+    """A home whose secrets are in files, none of which a backup copies."""
+    (home / "secrets").mkdir(parents=True)
+    text = RECOMMENDED.format(owner=owner, base=server.base_url, file=server.base_file_url)
+    (home / "config.toml").write_text(text)
+    (home / "script.json").write_text("{}")
+    (home / "secrets" / "model-api-key").write_text("sk-of-the-model\n")
+    (home / "secrets" / "telegram-token").write_text(f"{server.bot.token}\n")
+
+
+def contents(files: list[str]) -> list[str]:
+    """What is in these files."""
+    return [Path(file).read_text().strip() for file in files]
+
+
+async def test_a_home_restored_without_its_secrets_can_be_read_talked_with_and_given_them_again(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    async with BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        telegram = OnTelegram(server)
+        ada, bob = telegram.person("Ada"), telegram.person("Bob")
+        recommended(home, server, ada)
+        fine(home, "ask", "hello")
+        fine(home, "access", "grant", "telegram", bob, "member")
+        fine(home, "backup", str(tmp_path / "backup"))
+        told = await asyncio.to_thread(fine, other, "restore", str(tmp_path / "backup"))
+        (other / "script.json").write_text("{}")
+        files = [str(other / "secrets" / name) for name in ("model-api-key", "telegram-token")]
+        assert f"{files[0]}  ([model] api_key)" in told
+        assert f"{files[1]}  ([channels.telegram] token)" in told
+        assert re.search(rf"telegram +{ada} +owner", told)
+        assert re.search(rf"telegram +{bob} +member +granted", told)
+        assert "[channels.telegram] groups: -100777" in told
+        assert f"[channels.telegram] base_url: '{server.base_url}'" in told
+
+        assert run(other, "status").stdout.startswith(b"No bot runs")
+        assert "stdin:default" in fine(other, "tape", "list")
+        assert fine(other, "ask", "and now?") == "You said: and now?\n"
+        async with running(other) as daemon:  # nothing is started in quarantine that needs a secret
+            await until(lambda: "run.started" in daemon.errors)
+            assert fine(other, "ask", "and now?") == "You said: and now?\n"
+        fine(other, "restore", "--release")
+        assert all(file in sentence(run(other, "run")) for file in files)
+
+        told = await asyncio.to_thread(fine, other, "init", "--yes")
+        assert all(f"{file} cannot be used" in told for file in files)
+        lines = ["", "", "", "", server.bot.token, "", "sk-of-the-model", ""]
+        done = await asyncio.to_thread(run, other, "init", lines=lines, env={"BUBBOT_MODEL__NAME": ""})
+        assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+        assert all(f"its file {file} cannot be used" in done.stdout.decode() for file in files)
+        assert contents(files) == ["sk-of-the-model", server.bot.token]
+        await second_life(other, [telegram], {"telegram": ada})
+
+
+async def test_a_model_whose_key_is_lost_says_where_it_should_be(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('[model]\nname = "openai/gpt-5"\napi_key_file = "key"\n')
+    env = {"BUBBOT_MODEL__NAME": "openai/gpt-5"}
+    assert run(home, "ask", ",help", env=env).returncode == 0
+    done = run(home, "ask", "hello", env=env)
+    assert done.returncode == 1
+    assert f"{home / 'key'} cannot be read" in done.stdout.decode()

@@ -85,7 +85,7 @@ class TestFiles:
         assert "config.invalid" not in missing
         (home.path / "key").write_text("")
         empty = found(examine(home, None, now=START, deep=False).findings)
-        assert {one for one in empty if one.startswith(("secret", "config"))} == {"secret.file_empty"}
+        assert {one for one in empty if one.startswith(("secret", "config"))} == {"secret.file_empty", "config.ok"}
         home.config.write_text('[model]\napi_key_file = "key"\nnmae = "x"\n')
         assert "config.invalid" in found(examine(home, None, now=START, deep=False).findings)
 

@@ -246,6 +246,7 @@ NOT_FOR_PEOPLE = {
     "gateway/control.py": "what is wrong between a command of the shell and the bot: for its operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
     "gateway/health_door.py: the database cannot be read": "for a program",
+    "gateway/http_server.py: a request that is not whole or not HTTP: %s": "for the log",
     "gateway/remote.py: nobody has this chat open": "why a delivery waits: for the log",
 }
 """Sentences that stay where they are, by file, or file and a part of the text, with the reason."""

@@ -1,0 +1,203 @@
+"""HTTP server of the bot's ports: limits of time and number around the HTTP library, which has neither for half a request.
+
+Each connection is in one of three states: a request is awaited or under way (with a deadline), the bot works on a whole
+one (without: what is durable must be answered), or it is idle between two (with a longer deadline).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
+from bubbot.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+LINGERING_SECONDS = 2.0
+"""How long a body that nobody reads is thrown away, so that the client can read why."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """`connections`: at once; `request_seconds`: from its first byte to its last, or to none; `idle_seconds`: between two
+    requests of a connection; `shutdown_seconds`: for calls under way at the end."""
+
+    connections: int = 100
+    request_seconds: float = 10.0
+    idle_seconds: float = 75.0
+    shutdown_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """Where a server listens; `section` of the settings says so."""
+
+    section: str
+    host: str
+    port: int
+
+
+class HttpConnections:
+    """The open connections of a server, and their deadlines."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self._limits = limits
+        self._open: dict[asyncio.BaseTransport, HttpConnection] = {}
+
+    @contextmanager
+    def working(self, request: web.Request) -> Iterator[None]:
+        """Suspend the deadline of a request that was read whole while the bot works on it."""
+        connection = None if request.transport is None else self._open.get(request.transport)
+        if connection is not None:
+            connection.suspend()
+        try:
+            yield
+        finally:
+            if connection is not None:
+                connection.idle()
+
+    def admit(self, transport: asyncio.Transport, connection: HttpConnection) -> bool:
+        """Take a connection. At the limit, end the oldest that waits for a request; false if the bot works on all."""
+        if len(self._open) >= self._limits.connections:
+            waiting = next((one for one in self._open if self._open[one].is_waiting), None)
+            if waiting is None:
+                return False
+            self._open.pop(waiting).abort()
+        self._open[transport] = connection
+        return True
+
+    def leave(self, transport: asyncio.BaseTransport) -> None:
+        """Forget a connection that is closed."""
+        self._open.pop(transport, None)
+
+    @property
+    def limits(self) -> HttpLimits:
+        """Those of every connection."""
+        return self._limits
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection: passes everything on to the HTTP library, and ends it at its deadline."""
+
+    def __init__(self, inner: asyncio.Protocol, connections: HttpConnections) -> None:
+        self._inner = inner
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._between = False
+        self.is_waiting = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self._connections.admit(transport, self):
+            self._transport = None
+            transport.abort()
+            return
+        self._inner.connection_made(transport)
+        self._end_after(self._connections.limits.request_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`. The first byte after a pause begins a request."""
+        if self._between:
+            self._between = False
+            self._end_after(self._connections.limits.request_seconds)
+        if self._transport is not None:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """See `asyncio.Protocol`."""
+        return self._inner.eof_received() if self._transport is not None else None
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._stop_timer()
+        if self._transport is not None:
+            self._connections.leave(self._transport)
+            self._transport = None
+            self._inner.connection_lost(exc)
+
+    def suspend(self) -> None:
+        """Drop the deadline: the request is whole."""
+        self.is_waiting = self._between = False
+        self._stop_timer()
+
+    def idle(self) -> None:
+        """Set the deadline for the answer to be taken and for the next request to begin."""
+        self.is_waiting = self._between = True
+        self._end_after(self._connections.limits.idle_seconds)
+
+    def abort(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            log.debug("a connection was ended: no whole request in time", extra={"action": "http.timeout"})
+            self._transport.abort()
+
+    def _end_after(self, seconds: float) -> None:
+        self._stop_timer()
+        if self._transport is not None:
+            self._deadline = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _stop_timer(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class HttpErrorLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs the library's errors; those a client alone is to blame for at debug, in a line."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """See `logging.Logger.log`."""
+        error = kwargs.get("exc_info")
+        if isinstance(error, HttpProcessingError | ConnectionError):
+            level, msg, args = logging.DEBUG, "a request that is not whole or not HTTP: %s", (type(error).__name__,)
+            del kwargs["exc_info"]
+        super().log(level, msg, *args, **kwargs)
+
+
+@asynccontextmanager
+async def http_server(app: web.Application, address: HttpAddress, connections: HttpConnections) -> AsyncIterator[int]:
+    """Serve until the block ends; yield the port. Raise `ConfigError` if the address cannot be used."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=connections.limits.shutdown_seconds,
+        keepalive_timeout=connections.limits.idle_seconds,
+        lingering_time=LINGERING_SECONDS,
+        logger=HttpErrorLogger(log, {"action": "http.malformed"}),
+    )
+    await runner.setup()
+    library, server = runner.server, None
+    assert library is not None
+    try:
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: HttpConnection(library(), connections), address.host, address.port, reuse_address=True
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"[{address.section}] host and port: {address.host}:{address.port} cannot be listened on "
+                f"({error.strerror}); choose another port"
+            ) from None
+        yield int(server.sockets[0].getsockname()[1])
+    finally:
+        if server is not None:
+            server.close()
+        await runner.cleanup()
