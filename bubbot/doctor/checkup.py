@@ -21,6 +21,7 @@ from bubbot.doctor.home import check_home, check_lock
 from bubbot.doctor.limits import check_files, check_memory
 from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.doctor.quarantine import check_quarantine
+from bubbot.doctor.running import check_running
 from bubbot.doctor.secrets import check_secrets, read_secret_files
 from bubbot.doctor.service import check_service
 from bubbot.doctor.stuck import check_stuck
@@ -115,6 +116,8 @@ class _Examination:
             stuck = partial(check_stuck, home, now=self._now, running=running, pid=home.holder() if running else None)
             yield from guarded("what is open", stuck)
             yield from guarded("the quarantine", partial(check_quarantine, home))
+            if running:
+                yield from guarded("the running bot", partial(check_running, home, self._config or home.config))
         yield from guarded("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _database(self) -> Iterator[Finding]:
