@@ -20,8 +20,8 @@ from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, GuildS
 log = logging.getLogger(__name__)
 
 STDIN = "stdin"
-WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-"""Seconds between tries of a delivery; the last goes on."""
+WAITS = (1.0, 2.0, 4.0, 8.0, 12.0)
+"""Seconds between tries of a delivery; the last goes on: people who wait when an outage is over wait no longer."""
 Table = tuple[ChannelSettings, Mapping[str, Any]]
 """What every channel has, and what its adapter alone knows."""
 
