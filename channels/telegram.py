@@ -17,7 +17,7 @@ from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Out
 from channels import telegram_text
 from channels.telegram_api import UPDATES, Api, Timing
 from channels.telegram_errors import Refusal, Unreachable, refused_webhook, token_refused
-from channels.telegram_files import fetch
+from channels.telegram_files import LocalFiles, fetch
 from channels.telegram_inbound import read_update, unparsed
 from channels.telegram_introduce import introduce
 from channels.telegram_menu import FIRST, set_menu
@@ -44,6 +44,8 @@ class TelegramChannel:
         self._sending = Sending(self._api, settings, options.blob)
         self._now = options.now
         self._overhears = options.overhears
+        local = LocalFiles(options.name, settings.file_folder, options.home)
+        self._local = local if settings.self_hosted else None
         self._health = Health(ready=False, note="not connected yet")
         self._persistent = Persistent(self._api, settings, timing, self._noted)
 
@@ -123,7 +125,7 @@ class TelegramChannel:
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """The bytes of a file that came with a message; Telegram's own servers hand out at most 20 MB."""
-        return await fetch(self._api, attachment, limit, self_hosted=self._settings.self_hosted)
+        return await fetch(self._api, attachment, limit, self._local)
 
     async def introduce(self) -> Introduction:
         """Who the bot is; its webhook is left as it is."""
