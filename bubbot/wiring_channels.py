@@ -11,6 +11,7 @@ from typing import Any
 from bubbot.access import Access
 from bubbot.errors import ConfigError
 from bubbot.gateway.admission import Admission, AdmissionSettings, Space
+from bubbot.gateway.limits import PersonLimits
 from bubbot.gateway.line import LineRules
 from bubbot.gateway.outbound import Patience
 from bubbot.runtime.waiting import WaitingRules
@@ -92,4 +93,5 @@ def rules_of(common: ChannelSettings, settings: Settings, access: Access) -> Lin
         per_chat=common.per_chat,
         live=common.live,
         queued=True,
+        limits=PersonLimits(common.messages_per_minute, common.messages_per_hour, common.bytes_per_day),
     )
