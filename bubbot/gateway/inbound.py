@@ -19,6 +19,7 @@ from bubbot.channel import (
     Outbound,
     Reaction,
     Role,
+    Sender,
     Stop,
     Unparsed,
 )
@@ -101,7 +102,10 @@ class InboundGate:
             case Stop():
                 self._runtime.stop(self._homed(event).session)
             case Unparsed():
-                await self._inbox.set_aside(event)
+                kept = self._kept_of(event)
+                if kept is None:
+                    return None
+                await self._inbox.set_aside(kept)
                 if self._rules.admission is None:
                     told = self._texts.say("unparsed", reason=event.reason)
                     await self._tell(Outbound(event.channel, event.chat, told))
@@ -251,6 +255,17 @@ class InboundGate:
         known = known or (isinstance(event, Reaction) and await self._outbox.knows(event.message))
         if known and (isinstance(event, Deletion) or self._exceeded(event) is None):
             await whole(self._note(event))
+
+    def _kept_of(self, event: Unparsed) -> Unparsed | None:
+        """What is kept of something that cannot be read: all of it if its sender may speak, nothing of a stranger's, and
+        if nobody can say who sent it, why it could not be read and how long it was."""
+        admission = self._rules.admission
+        if admission is None:
+            return event
+        if not event.sender:
+            return replace(event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)")
+        asked = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
+        return None if admission.role(asked) is Role.STRANGER else event
 
     def _may_speak(self, event: Edit | Reaction) -> bool:
         admission = self._rules.admission

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, Moved, Outbound, Role, Sender, Stop
+from bubbot.channel import ChannelEvent, Moved, Outbound, Role, Sender, Stop, Unparsed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
@@ -71,6 +71,14 @@ class TestDecisions:
             assert names == [("inbox/refused", "s1")]
             assert bench.requests == []
             assert "a secret" not in str([await bench.entries(tape) for tape in await store.tapes()])
+
+    @virtual
+    async def test_of_what_cannot_be_read_a_stranger_leaves_nothing_and_nobody_no_content(self) -> None:
+        async with admitted(InMemoryStore()) as bench:
+            for sender in ("1", "9", ""):
+                await bench.gate.receive(Unparsed("test", f"u{sender}", sender, b"raw of it", "odd", sender))
+            kept = [(data["reason"], data["raw"]) for data in await bench.events("inbox/unparsed", INBOX)]
+            assert kept == [("odd", "cmF3IG9mIGl0"), ("odd (9 bytes of an unknown sender)", "")]
 
     @virtual
     async def test_a_flood_of_a_stranger_leaves_two_facts(self) -> None:
