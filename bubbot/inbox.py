@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 
 from bubbot.channel import Deletion, Edit, Inbound, Known, Moved, Reaction, Unparsed
@@ -29,6 +30,7 @@ from bubbot.views.inbox import (
     InboxView,
     MovesView,
     NewestView,
+    RecentView,
     change_data,
     change_from,
     inbound_data,
@@ -127,6 +129,10 @@ class Inbox:
     async def newest(self) -> Known:
         """The newest message of each chat, and when the newest of all was sent; without the people."""
         return await self._tape.read(NewestView())
+
+    async def recent(self, since: datetime) -> tuple[Inbound, ...]:
+        """The newest messages that were accepted since then, oldest first."""
+        return await self._tape.read(RecentView(since))
 
     async def direct(self, people: frozenset[str]) -> Inbound | None:
         """The newest message that one of these people wrote in a direct chat."""

@@ -42,10 +42,10 @@ class Rates:
         """Counts what earlier processes did within the last hour, by the newest reservations on the budget tape."""
         if not self.rates:
             return
-        earliest = self.now() - HOUR
+        now = self.now()
         for date, payer in (await tape.read(LateTurnsView())).values():
             at = moment(date)
-            if at is not None and at > earliest:
+            if at is not None and now - HOUR < at <= now + PATIENCE:
                 self._book(payer, at)
 
     def book(self, payer: Payer) -> float:
@@ -71,8 +71,10 @@ class Rates:
         return [(key, rate) for key, rate in found if rate is not None]
 
     def _late(self, key: tuple[str, str], now: datetime) -> deque[datetime]:
-        """The starts of the last hour, and those to come."""
+        """The starts of the last hour, and those to come; what is further ahead is from a clock that was set back."""
         starts = self._starts.get(key, deque())
+        while starts and starts[-1] > now + PATIENCE:
+            starts.pop()
         while starts and starts[0] <= now - HOUR:
             starts.popleft()
         return starts
@@ -86,7 +88,8 @@ class Rates:
     def _refusal(self, payer: Payer, key: tuple[str, str], most: tuple[int, str], free: datetime) -> TooManyMessages:
         """Told once until the rate allows the next one."""
         person = Payer(payer.session, payer.user)
-        told = self._told.get(person, free) > self.now() and person in self._told and payer.channel not in self.loud
+        until = self._told.get(person)
+        told = until is not None and self.now() < until <= self.now() + HOUR and payer.channel not in self.loud
         if not told:
             self._told = {one: until for one, until in self._told.items() if until > self.now()} | {person: free}
         renews = free.astimezone(self.zone).strftime("%H:%M")

@@ -131,6 +131,18 @@ class ChannelSettings(Section):
         description="Seconds after which a missed message gets one notice, and no turn.",
     )
     per_chat: Whole = Field(default=2, ge=1, le=100, description="Turns of one chat at once, over its threads.")
+    messages_per_minute: Whole = Field(
+        default=60, ge=0, le=100_000, description="Messages that one person may send in a minute; 0: as many as come."
+    )
+    messages_per_hour: Whole = Field(
+        default=600, ge=0, le=1_000_000, description="Messages that one person may send in an hour; 0: as many as come."
+    )
+    bytes_per_day: Whole = Field(
+        default=50_000_000,
+        ge=0,
+        le=10**11,
+        description="Bytes of texts and files that one person may send in 24 hours; 0: as many as come.",
+    )
     live: bool = Field(default=True, description="Whether answers are shown while they are written.")
     guilds: Guilds = Field(
         default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."

@@ -11,6 +11,7 @@ from typing import Any
 from bubbot.access import Access
 from bubbot.errors import ConfigError
 from bubbot.gateway.admission import Admission, AdmissionSettings, Space
+from bubbot.gateway.limits import PersonLimits
 from bubbot.gateway.line import LineRules
 from bubbot.gateway.outbound import Patience
 from bubbot.runtime.waiting import WaitingRules
@@ -20,8 +21,8 @@ from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, GuildS
 log = logging.getLogger(__name__)
 
 STDIN = "stdin"
-WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-"""Seconds between tries of a delivery; the last goes on."""
+WAITS = (1.0, 2.0, 4.0, 8.0, 12.0)
+"""Seconds between tries of a delivery; the last goes on: people who wait when an outage is over wait no longer."""
 Table = tuple[ChannelSettings, Mapping[str, Any]]
 """What every channel has, and what its adapter alone knows."""
 
@@ -92,4 +93,5 @@ def rules_of(common: ChannelSettings, settings: Settings, access: Access) -> Lin
         per_chat=common.per_chat,
         live=common.live,
         queued=True,
+        limits=PersonLimits(common.messages_per_minute, common.messages_per_hour, common.bytes_per_day),
     )

@@ -98,7 +98,16 @@ def unparsed(channel: str, chat: str, mark: str, raw: Any, reason: str) -> Unpar
     known = f"{number}:{stamp}" if isinstance(stamp, str) else number
     if not isinstance(number, str) or not re.fullmatch(r"[\w:.+-]{1,80}", str(known), re.ASCII):
         known = hashlib.sha256(content).hexdigest()[:32]
-    return Unparsed(channel, f"u{mark}{known}", chat, content, reason)
+    return Unparsed(channel, f"u{mark}{known}", chat, content, reason, _sender_of(raw))
+
+
+def _sender_of(raw: Any) -> str:
+    """The numeric id of who sent something, if it can be found."""
+    if not isinstance(raw, dict):
+        return ""
+    author = raw.get("author")
+    number = author.get("id") if isinstance(author, dict) else raw.get("user_id")
+    return number if isinstance(number, str) and number.isdecimal() else ""
 
 
 def whole_text(value: Any) -> Any:

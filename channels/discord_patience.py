@@ -12,6 +12,7 @@ from typing import Any
 
 from channels.discord_api import Api
 from channels.discord_errors import Refusal, Unreachable
+from channels.refusals import RefusalTiming
 
 log = logging.getLogger(__name__)
 AT_ONCE = 6
@@ -51,6 +52,8 @@ class Pace:
     """People, and chats, whose conversations are looked at after an absence."""
     room: int = 1000
     """Events of a chat that may wait."""
+    refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
+    """Of a bot that was ready before."""
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 

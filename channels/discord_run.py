@@ -17,6 +17,7 @@ from channels.discord_interactions import Interactions
 from channels.discord_patience import Pace, Persistent
 from channels.discord_receive import Receiving, Take
 from channels.discord_settings import DiscordSettings
+from channels.refusals import RefusalMonitor
 
 log = logging.getLogger(__name__)
 SEES_TEXT = 1 << 18 | 1 << 19
@@ -46,6 +47,8 @@ class Run:
         self._sync = sync
         self._pace = pace
         self._ask = Persistent(api, options.name, pace)
+        self._refusals = RefusalMonitor(options.name, pace.refusals, monotonic=pace.monotonic, jitter=pace.chance)
+        self._was_ready = False
         self._gateway: Gateway | None = None
         self._heard = ""
         self._note = "not connected yet"
@@ -59,12 +62,17 @@ class Run:
         return Health(found.ready, found.heard or self._heard, found.note or trouble)
 
     async def __call__(self, receive: Take) -> None:
-        """Receives until cancelled. Raises `ChannelRefused`, and what `receive` raises."""
-        try:
-            await self._receive(receive)
-        except ChannelRefused as error:
-            self._note = str(error)  # it is not run again: whoever asks later is told why
-            raise
+        """Receives until cancelled. Raises what `receive` raises, and `ChannelRefused` if the bot was never ready; one
+        that was is tried again for ever: what was refused may be taken back, or was a mistake of Discord's."""
+        while True:
+            try:
+                return await self._receive(receive)
+            except ChannelRefused as error:
+                self._note = str(error)
+                if not self._was_ready:
+                    raise
+                wait = self._refusals.refused(str(error))
+            await asyncio.sleep(wait)
 
     async def _receive(self, receive: Take) -> None:
         number = await self._application()
@@ -90,6 +98,9 @@ class Run:
         def hear(event: str, raw: Any, serial: str) -> None:
             nonlocal synced
             receiving.hear(event, raw, serial)
+            if event in ("READY", "RESUMED"):
+                self._was_ready = True
+                self._refusals.accepted()
             if event == "READY" and not synced:
                 synced = True
                 receiving.beside(self._synced(application))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from markdown_it.token import Token
 
@@ -17,7 +19,12 @@ BULLET = "•"
 PHONE = 40
 """Columns of fixed width that a telephone shows."""
 _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
-_SHOWN_AS_LINK = re.compile(r"(?:https?|tg|ton)://\S+", re.IGNORECASE)
+_SHOWN_AS_LINK = re.compile(r"(?:https?|ton)://\S+", re.IGNORECASE)
+"""Addresses that a text may lead to. Not `tg://`: a link to `tg://user` calls the person."""
+_ADDRESS = re.compile(
+    r"(?:[a-z][a-z0-9+.-]{0,20}://)?((?:[\w-]{1,63}\.){1,10}[^\W\d_]{2,63}|\d[\d.]{5,13}\d)(?![\w-])\S*", re.IGNORECASE
+)
+"""An address within a text, with its host."""
 _INLINE: dict[str, MarkKind] = {"strong": "bold", "em": "italic", "s": "strike", "spoiler": "spoiler"}
 
 
@@ -83,11 +90,28 @@ class _Line:
         if not text.strip():
             self._write(url)
         if _SHOWN_AS_LINK.fullmatch(url):
-            self.marks.append(Mark(start, self._at, "link", url=url))
+            if token.info != "auto" and _shows_other_host(text, url):
+                self._write(" (")
+                start = self._at
+                self._write(url)
+                self.marks.append(Mark(start, self._at, "link", url=url))
+                self._write(")")
+            else:
+                self.marks.append(Mark(start, self._at, "link", url=url))
         elif text.strip() and url and url not in (text, f"mailto:{text}"):
             self._write(f" ({url})")
         if title:
             self._write(f" ({title})")
+
+
+def _shows_other_host(text: str, url: str) -> bool:
+    """Return true if a text reads like an address on another host than the one it leads to."""
+    try:
+        host = (urlsplit(url).hostname or "").removeprefix("www.")
+    except ValueError:
+        return True
+    shown = (found.casefold().removeprefix("www.") for found in _ADDRESS.findall(unicodedata.normalize("NFKC", text)))
+    return any(one != host for one in shown)
 
 
 @dataclass

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Outbound, Part, Receipt, Receive
 from channels import telegram_text
 from channels.telegram_api import UPDATES, Api, Timing
-from channels.telegram_errors import Refusal, Unreachable, refused_webhook
-from channels.telegram_files import fetch
+from channels.telegram_errors import Refusal, Unreachable, refused_webhook, token_refused
+from channels.telegram_files import LocalFiles, fetch
 from channels.telegram_inbound import read_update, unparsed
 from channels.telegram_introduce import introduce
 from channels.telegram_menu import FIRST, set_menu
@@ -44,17 +44,19 @@ class TelegramChannel:
         self._sending = Sending(self._api, settings, options.blob)
         self._now = options.now
         self._overhears = options.overhears
+        local = LocalFiles(options.name, settings.file_folder, options.home)
+        self._local = local if settings.self_hosted else None
         self._health = Health(ready=False, note="not connected yet")
+        self._persistent = Persistent(self._api, settings, timing, self._noted)
 
     async def run(self, receive: Receive) -> None:
         """Polls until cancelled."""
-        persistent = Persistent(self._api, self._settings, self._timing, self._noted)
-        me = await self._start(persistent)
+        me = await self._start()
 
         async def deliver(raw: Any) -> None:
             await self._deliver(me, receive, raw)
 
-        await poll(self._api, persistent, deliver)
+        await poll(self._api, self._persistent, deliver)
 
     def health(self) -> Health:
         """Ready while Telegram answers; `heard` is when it last did."""
@@ -62,13 +64,13 @@ class TelegramChannel:
 
     def _noted(self, problem: str) -> None:
         heard = self._health.heard if problem else self._now()
-        self._health = Health(not problem, heard, problem)
+        self._health = Health(not problem, heard, problem or self._persistent.conflict)
 
-    async def _start(self, persistent: Persistent) -> Me:
+    async def _start(self) -> Me:
         """Asks who we are, which also tries the token, and sets the menu."""
         commands = self._commands()
         known = frozenset({*FIRST, *(one.name for one in commands)})
-        me = await persistent(lambda: self._who(known))
+        me = await self._persistent(lambda: self._who(known))
         self._health = Health(ready=False, heard=self._health.heard, note="connected, nothing received yet")
         await set_menu(self._api, self.name, commands)
         log.info("channel %s: connected as @%s", self.name, me.username, extra={"action": "telegram.ready"})
@@ -123,7 +125,7 @@ class TelegramChannel:
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """The bytes of a file that came with a message; Telegram's own servers hand out at most 20 MB."""
-        return await fetch(self._api, attachment, limit, self_hosted=self._settings.self_hosted)
+        return await fetch(self._api, attachment, limit, self._local)
 
     async def introduce(self) -> Introduction:
         """Who the bot is; its webhook is left as it is."""
@@ -141,14 +143,14 @@ class TelegramWebhookChannel(TelegramChannel):
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
         super().__init__(options, settings, timing)
         self._receiving: tuple[Me, Receive] | None = None
+        self._was_set = False
 
     async def run(self, receive: Receive) -> None:
         """Sets the webhook, and sees every few minutes that it is still set; until cancelled."""
-        persistent = Persistent(self._api, self._settings, self._timing, self._noted)
-        me = await self._start(persistent)
+        me = await self._start()
         self._receiving = (me, receive)
         try:
-            await persistent(self._first_webhook)
+            await self._persistent(self._first_webhook)
             while True:
                 await asyncio.sleep(self._timing.webhook_check)
                 await self._check_webhook()
@@ -159,9 +161,10 @@ class TelegramWebhookChannel(TelegramChannel):
         try:
             await self._set_webhook()
         except Refusal as error:
-            if error.code != 400:
+            if error.code != 400 or self._was_set:
                 raise
             raise refused_webhook(self.name, error) from None
+        self._was_set = True
 
     async def _set_webhook(self) -> None:
         await self._api.call(
@@ -186,6 +189,8 @@ class TelegramWebhookChannel(TelegramChannel):
                 )  # fmt: skip
                 await self._set_webhook()
         except (Refusal, Unreachable) as error:
+            if isinstance(error, Refusal) and token_refused(error):
+                return await self._persistent(self._set_webhook)
             log.warning(
                 "channel %s: the webhook could not be checked: %s", self.name, error,
                 extra={"action": "telegram.webhook_unchecked"},

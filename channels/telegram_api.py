@@ -22,6 +22,7 @@ from telegram import Bot
 from telegram.error import TelegramError, TimedOut
 from telegram.request import HTTPXRequest, RequestData
 
+from channels.refusals import RefusalTiming
 from channels.telegram_errors import Refusal, Unreachable, refusal
 from channels.telegram_settings import TelegramSettings
 
@@ -43,11 +44,16 @@ class Timing:
     download: float = 180.0
     poll_margin: float = 15.0
     """How long a poll may take beyond what Telegram was asked to hold it."""
-    conflict_grace: float = 40.0
-    """How long 409 is borne: a process that is being replaced has its last poll open for as long as that."""
-    conflict_wait: float = 4.0
+    refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
+    """Of a token that Telegram took before."""
+    conflicts: RefusalTiming = RefusalTiming(first_wait=4.0)  # noqa: RUF009 - frozen
+    """Of 409. A process that is being replaced has its last poll open for 30 seconds or so."""
+    conflict_quiet: float = 90.0
+    """Beyond the length of a poll: how long without a 409 until there is no second program any more. Two programs that
+    take turns succeed now and then."""
     first_wait: float = 1.0
-    longest_wait: float = 60.0
+    longest_wait: float = 10.0
+    """Between two tries in an outage: people who write when it is over are not kept waiting for longer."""
     webhook_check: float = 300.0
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random

@@ -75,19 +75,19 @@ def refused_token(channel: str, error: Refusal, *, self_hosted: bool) -> Channel
     )
 
 
-def second_poller(channel: str, seconds: float) -> ChannelRefused:
-    """For a 409 that does not end."""
-    return ChannelRefused(
-        f"[channels.{channel}] token is used by a second program, which asks Telegram for the same messages "
-        f"(409 for {seconds:.0f} s): stop the other one, or give it a bot of its own."
+def second_poller(channel: str) -> str:
+    """What is wrong if 409 comes again and again."""
+    return (
+        f"[channels.{channel}] token is used by a second program, which asks Telegram for the same messages (409): stop "
+        "the other one, or give it a bot of its own."
     )
 
 
-def stray_webhook(channel: str) -> ChannelRefused:
-    """For a webhook that comes back after it was removed."""
-    return ChannelRefused(
+def stray_webhook(channel: str) -> str:
+    """What is wrong if a webhook comes back after it was removed."""
+    return (
         f"[channels.{channel}] token is used by a second program, which sets a webhook (409, again after it was "
-        f'removed): stop the other one, or set mode = "webhook" here.'
+        'removed): stop the other one, or set mode = "webhook" here.'
     )
 
 

@@ -47,7 +47,8 @@ def read_update(channel: str, me: Me, raw: Any) -> ChannelEvent | None:
         return _read(channel, me, f"{me.id}:{number}", raw)
     except Exception as error:  # noqa: BLE001 - the library raises anything for a form it does not know
         reason = f"update {number} cannot be read ({type(error).__name__}: {str(error)[:200]})"
-        return Unparsed(channel, f"{me.id}:u{number}", _chat_of(raw), json.dumps(raw).encode(), reason)
+        content = json.dumps(raw).encode()
+        return Unparsed(channel, f"{me.id}:u{number}", _chat_of(raw), content, reason, _sender_of(raw))
 
 
 def unparsed(channel: str, me: Me, raw: bytes, reason: str) -> Unparsed:
@@ -66,6 +67,17 @@ def _chat_of(raw: Mapping[str, Any]) -> str:
     for kind, content in raw.items():
         if kind != "update_id" and isinstance(content, Mapping) and isinstance(content.get("chat"), Mapping):
             return str(content["chat"].get("id", ""))
+    return ""
+
+
+def _sender_of(raw: Mapping[str, Any]) -> str:
+    """The numeric id of who sent an update, if it can be found."""
+    for content in raw.values():
+        for name in ("sender_chat", "from", "user", "actor_chat") if isinstance(content, Mapping) else ():
+            who = content.get(name)
+            number = who.get("id") if isinstance(who, Mapping) else None
+            if isinstance(number, int) and not isinstance(number, bool):
+                return str(number)
     return ""
 
 

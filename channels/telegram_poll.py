@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from channels.refusals import RefusalMonitor
 from channels.telegram_api import Api, Timing
 from channels.telegram_errors import (
     Refusal,
@@ -69,46 +70,50 @@ def _words(error: Refusal | Unreachable) -> str:
 
 
 class Conflicts:
-    """What to do about a 409: bear it for a while, since a soft restart makes one; then it is a second program."""
+    """What to do about a 409: a soft restart makes one; if it lasts, a second program uses the token. Both pass."""
 
     def __init__(self, api: Api, settings: TelegramSettings, timing: Timing) -> None:
         self._api = api
         self._channel = settings.channel
-        self._timing = timing
-        # Two programs that take turns succeed now and then: only a long time without a conflict ends one.
-        self._quiet = timing.conflict_grace + settings.poll_timeout
-        self._first = self._last = float("-inf")
+        self._monitor = RefusalMonitor(
+            settings.channel,
+            timing.conflicts,
+            monotonic=timing.monotonic,
+            jitter=timing.chance,
+            quiet_seconds=timing.conflict_quiet + settings.poll_timeout,
+        )
         self._removed = False
 
-    async def handle(self, error: Refusal) -> None:
-        """Returns when another try is worth it. Raises `ChannelRefused`, or what removing a webhook raises."""
-        if error.says("webhook is active", "setwebhook"):
-            return await self._remove_webhook()
-        now = self._timing.monotonic()
-        if now - self._last > self._quiet:
-            self._first = now
-            log.warning(
-                "channel %s: another program polls this bot; trying for %.0f s",
-                self._channel, self._timing.conflict_grace, extra={"action": "telegram.conflict"},
-            )  # fmt: skip
-        self._last = now
-        if now - self._first >= self._timing.conflict_grace:
-            raise second_poller(self._channel, now - self._first)
-        return await asyncio.sleep(self._timing.conflict_wait * (0.5 + self._timing.chance() / 2))
+    @property
+    def sentence(self) -> str:
+        """What is wrong while there is a second program; empty if there is none."""
+        return self._monitor.sentence
 
-    async def _remove_webhook(self) -> None:
-        if self._removed:
-            raise stray_webhook(self._channel)
+    def passed(self) -> None:
+        """A poll succeeded."""
+        self._monitor.accepted()
+
+    async def handle(self, error: Refusal) -> None:
+        """Return when another try is worth it. Raises what removing a webhook raises."""
+        if not error.says("webhook is active", "setwebhook"):
+            return await asyncio.sleep(self._monitor.refused(second_poller(self._channel)))
+        if self._removed:  # whoever sets it again is given time, and may have ended without taking it away
+            await asyncio.sleep(self._monitor.refused(stray_webhook(self._channel)))
         await self._api.call("deleteWebhook", {"drop_pending_updates": False})
         self._removed = True
         log.warning(
             "channel %s: a webhook was set for this bot and is removed; messages that wait are kept",
             self._channel, extra={"action": "telegram.webhook_removed"},
         )  # fmt: skip
+        return None
 
 
 class Persistent:
-    """Carries out what has to succeed: waits through outages and conflicts, gives up where only people can help."""
+    """Carries out what has to succeed: waits through outages, conflicts and refusals, of which the last end it only if
+    Telegram never took the token.
+
+    One for all runs of a channel: that the token was good once is known for as long as the process lives.
+    """
 
     def __init__(self, api: Api, settings: TelegramSettings, timing: Timing, noted: Callable[[str], None]) -> None:
         """`noted` is told of every call: what is wrong, or nothing."""
@@ -116,24 +121,43 @@ class Persistent:
         self._noted = noted
         self._outage = Outage(settings.channel, timing)
         self._conflicts = Conflicts(api, settings, timing)
+        self._refusals = RefusalMonitor(
+            settings.channel, timing.refusals, monotonic=timing.monotonic, jitter=timing.chance
+        )
+        self._was_accepted = False
+
+    @property
+    def conflict(self) -> str:
+        """What is wrong while a second program uses the token, though polls may succeed; empty if there is none."""
+        return self._conflicts.sentence
 
     async def __call__(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of the call, whenever it comes. Raises `ChannelRefused`."""
+        """The result of the call, whenever it comes. Raises `ChannelRefused` for a token that was never good."""
         while True:
             try:
                 result = await self._once(call)
             except (Refusal, Unreachable) as error:
                 if isinstance(error, Refusal) and token_refused(error):
-                    channel, self_hosted = self._settings.channel, self._settings.self_hosted
-                    raise refused_token(channel, error, self_hosted=self_hosted) from None
+                    await self._doubt(error)
+                    continue
                 self._noted(_words(error))
                 await self._outage.wait(error)
             else:
                 if result is not None:
+                    self._was_accepted = True
+                    self._refusals.accepted()
+                    self._conflicts.passed()
                     self._noted("")
                     self._outage.over()
                     return result[0]
-                self._noted("another program polls this bot")
+
+    async def _doubt(self, error: Refusal) -> None:
+        """Wait after a refusal of the token. Raises `ChannelRefused` if Telegram never took it."""
+        refused = refused_token(self._settings.channel, error, self_hosted=self._settings.self_hosted)
+        if not self._was_accepted:
+            raise refused from None
+        self._noted(str(refused))
+        await asyncio.sleep(self._refusals.refused(str(refused)))
 
     async def _once(self, call: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
         try:
@@ -141,6 +165,7 @@ class Persistent:
         except Refusal as error:
             if error.code != 409:
                 raise
+            self._noted(self._conflicts.sentence or "another program polls this bot")
             await self._conflicts.handle(error)
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ KEYS = (
     Key("mode", "one of polling, webhook", "polling", "Whether bubbot asks Telegram, or Telegram calls bubbot."),
     Key("base_url", "text", API, "The web address of the Bot API server."),
     Key("base_file_url", "text", None, "Where files are fetched; where not set, `/file` at `base_url`."),
+    Key("file_folder", "text", None, "The folder in which a Bot API server of your own that runs with `--local` keeps its files; none of another folder is read."),
     Key("proxy", "text", None, "The web address of a proxy for everything sent to Telegram: http, https or socks5."),
     Key("poll_timeout", "whole number from 1 to 50", 30, "Seconds Telegram holds a request that has no news."),
     Key("webhook_url", "text", None, "The public web address that Telegram calls; its path is the one bubbot serves."),
@@ -42,6 +44,7 @@ class TelegramSettings:
     webhook: bool
     base_url: str
     base_file_url: str
+    file_folder: Path | None
     proxy: str | None = field(repr=False)
     poll_timeout: int
     webhook_url: str
@@ -67,6 +70,7 @@ def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
         webhook=webhook,
         base_url=f"{server}/bot",
         base_file_url=f"{files.removesuffix('/bot').rstrip('/')}/bot",
+        file_folder=_file_folder(read),
         proxy=read.address("proxy", ("http", "https", "socks5", "socks5h")) or None,
         poll_timeout=int(read.number("poll_timeout", 1, 50, whole=True)),
         webhook_url=_webhook_url(read, self_hosted=server != API) if webhook else "",
@@ -84,6 +88,16 @@ def check_keys(channel: str, names: Iterable[str]) -> None:
 def _server(read: Reader) -> str:
     # Examples elsewhere write the address with its `/bot`; both are taken.
     return read.address("base_url", ("http", "https")).rstrip("/").removesuffix("/bot").rstrip("/")
+
+
+def _file_folder(read: Reader) -> Path | None:
+    text = read.text("file_folder")
+    if not text:
+        return None
+    folder = Path(text)
+    if not folder.is_absolute() or len(folder.parts) == 1:
+        raise read.wrong("file_folder", f"is {text!r} and has to be a whole path such as /var/lib/telegram-bot-api")
+    return folder
 
 
 def _token(read: Reader) -> str:

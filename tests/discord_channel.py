@@ -15,11 +15,13 @@ from channels.discord import DiscordChannel
 from channels.discord_api import Timing
 from channels.discord_patience import Pace
 from channels.discord_settings import read_settings
+from channels.refusals import RefusalTiming
 from tests.discordapi.server import Server
 
 FAST = Pace(
     first_wait=0.02, longest_wait=0.1, ready=5.0, silent=5.0, margin=1.0, close=0.3, settled=0.0, identify=0.02,
     rationed=0.02, guilds=0.1, chance=lambda: 0.5,
+    refusals=RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3),
 )  # fmt: skip
 
 
@@ -96,7 +98,7 @@ async def opened(
 ) -> AsyncIterator[DiscordChannel]:
     """The channel, closed at the end."""
     given = options(server, known, **settings)
-    channel = DiscordChannel(given, read_settings("dc", given.settings), Timing(), pace)
+    channel = DiscordChannel(given, read_settings("dc", given.settings), Timing(refused=0.05), pace)
     try:
         yield channel
     finally:

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from bubbot.channel import Channel, ChannelEvent, ChannelOptions, Inbound, no_commands
+from channels.refusals import RefusalTiming
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
 from channels.telegram_api import Timing
 from channels.telegram_settings import read_settings
 from tests.telegram_server import TOKEN, No, ScriptedServer
 
+SHORT = RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3)
+"""Of refusals that are believed within a moment."""
 FAST = Timing(
-    call=5.0, poll_margin=5.0, conflict_grace=0.3, conflict_wait=0.02, first_wait=0.01, longest_wait=0.05,
+    call=5.0, poll_margin=5.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=0.3, first_wait=0.01, longest_wait=0.05,
     webhook_check=0.05, chance=lambda: 0.0,
 )  # fmt: skip
 CONFLICT = No(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")

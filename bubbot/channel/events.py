@@ -164,13 +164,17 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """Something the adapter received and could not read; its bytes are kept as a fact."""
+    """Something the adapter received and could not read; its bytes are kept as a fact if its sender may speak.
+
+    `sender`: the numeric id of who sent it, as far as that can be read; empty if not.
+    """
 
     channel: str
     external_id: str
     chat: str
     raw: bytes
     reason: str
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)

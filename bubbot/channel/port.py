@@ -29,8 +29,9 @@ class Channel(Protocol):
     async def run(self, receive: Receive) -> None:
         """Receives until cancelled; a channel that ends by itself (a pipe) returns at its end.
 
-        Raises `ChannelRefused` where only the operator can help (a refused token, a second poller). Whatever else
-        it raises is a failure after which it is run again. `send` works before, during and after.
+        Raises `ChannelRefused` if the platform refuses the bot at its start and only the operator can help (a wrong
+        token). One that the platform took before goes on trying and shows it in `Reports`. Whatever else it raises is
+        a failure after which it is run again. `send` works before, during and after.
         """
 
     def parts(self, outbound: Outbound) -> Sequence[Part]:

@@ -24,6 +24,7 @@ from bubbot.doctor.limits import check_files, check_memory
 from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.doctor.ports import check_ports
 from bubbot.doctor.quarantine import check_quarantine
+from bubbot.doctor.running import check_running
 from bubbot.doctor.secrets import check_secrets, read_secret_files
 from bubbot.doctor.service import check_service
 from bubbot.doctor.stuck import check_stuck
@@ -122,6 +123,8 @@ class _Examination:
             yield from guarded("the quarantine", partial(check_quarantine, home))
             if self.settings is not None:
                 yield from guarded("the answers", partial(check_answers, home, self.settings, now=self._now))
+            if running:
+                yield from guarded("the running bot", partial(check_running, home, self._config or home.config))
         yield from guarded("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _database(self) -> Iterator[Finding]:

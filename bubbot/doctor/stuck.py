@@ -18,7 +18,7 @@ from bubbot.views.bookkeeping import MarkView
 from bubbot.views.outbox import MARK, OutboxView
 
 LATE = timedelta(hours=1)
-"""A running bot repeats a delivery that fails once a minute or so."""
+"""A running bot repeats a delivery that fails every 12 seconds or so."""
 STUCK = timedelta(days=1)
 PATIENT = outbox_tape("stdin")
 """What is said in a terminal waits until somebody opens that conversation again."""

@@ -19,12 +19,14 @@ from bubbot.channel import (
     Outbound,
     Reaction,
     Role,
+    Sender,
     Stop,
     Unparsed,
 )
 from bubbot.gateway.activity import Activity
 from bubbot.gateway.admission import Admission, Decision, Listen, Pair, Silence, Speak
-from bubbot.gateway.health_words import doing_words
+from bubbot.gateway.health_words import doing_words, size_words
+from bubbot.gateway.limits import Limit, PersonLimiter
 from bubbot.gateway.moves import Moves
 from bubbot.inbox import Inbox, done
 from bubbot.outbox import Outbox
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 64
 """Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster is made to wait."""
+STOP = ",stop"
+
 
 Given = TypeVar("Given")
 Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | Stop)
@@ -52,7 +56,8 @@ class GateRules:
     """What a channel's gate goes by. Without `admission` whoever can write here is the owner.
 
     `room`: inbounds that may wait before the channel is made to wait, None for no limit; what waits is durable.
-    `texts`: the bot's own sentences; `activity`: what turns are doing; `report`: how the whole bot is.
+    `texts`: the bot's own sentences; `activity`: what turns are doing; `report`: how the whole bot is; `limiter`: what
+    each person may send.
     """
 
     admission: Admission | None = None
@@ -62,6 +67,7 @@ class GateRules:
     texts: Texts = Texts()  # noqa: RUF009 - frozen
     activity: Activity | None = None
     report: Report = no_report
+    limiter: PersonLimiter | None = None
 
 
 class InboundGate:
@@ -95,7 +101,10 @@ class InboundGate:
             case Stop():
                 self._runtime.stop(self._homed(event).session)
             case Unparsed():
-                await self._inbox.set_aside(event)
+                kept = self._kept_of(event)
+                if kept is None:
+                    return None
+                await self._inbox.set_aside(kept)
                 if self._rules.admission is None:
                     told = self._texts.say("unparsed", reason=event.reason)
                     await self._tell(Outbound(event.channel, event.chat, told))
@@ -159,10 +168,51 @@ class InboundGate:
             case Pair():
                 return await self._pair(inbound)
             case Listen():
-                await whole(self._note(inbound))
+                if self._exceeded(inbound) is None:
+                    await whole(self._note(self._without_excess(inbound)))
                 return None
             case Speak():
-                return await self._spoken(inbound)
+                if (limit := self._exceeded(inbound)) is not None:
+                    return await self._skip(inbound, limit)
+                taken = self._without_excess(inbound)
+                if taken != inbound:
+                    await self._notify(inbound, "bytes")
+                return await self._spoken(taken)
+
+    def _exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
+        limiter = self._rules.limiter
+        return limiter.exceeded(event) if limiter else None
+
+    def _without_excess(self, inbound: Inbound) -> Inbound:
+        limiter = self._rules.limiter
+        return limiter.without_excess(inbound) if limiter else inbound
+
+    async def _skip(self, inbound: Inbound, limit: Limit) -> bool | None:
+        """Leave a message of somebody who sends too many, before anything is written; a stop counts all the same."""
+        if inbound.text.strip() == STOP:
+            self._runtime.stop(inbound.session)
+            return None
+        return await self._notify(inbound, limit)
+
+    async def _notify(self, inbound: Inbound, limit: Limit) -> bool:
+        """Tell the sender of a limit, once in an hour; return whether that was done."""
+        limiter = self._rules.limiter
+        if limiter is None or not limiter.should_notify(inbound, limit):
+            return False
+        limits, say = limiter.limits, self._texts.say
+        match limit:
+            case "minute":
+                told = say("skipped_minute", number=limits.messages_per_minute)
+            case "hour":
+                told = say("skipped_hour", number=limits.messages_per_hour)
+            case "bytes":
+                told = say("skipped_bytes", size=size_words(limits.bytes_per_day))
+        log.warning(
+            "a person is over a limit, and more of theirs is left: %s", limit,
+            extra={"action": "receive.over_limit", "channel": inbound.channel, "sender": inbound.sender.id},
+        )  # fmt: skip
+        await self._tell(Outbound(inbound.channel, inbound.chat, told, inbound.thread, inbound.message))
+        return True
 
     async def _spoken(self, inbound: Inbound) -> bool | None:
         """Takes up what somebody who may speak says to the bot."""
@@ -201,8 +251,20 @@ class InboundGate:
         if isinstance(event, (Edit, Reaction)) and not self._may_speak(event):
             return
         known = await self._runtime.knows(event.channel, event.session, event.message)
-        if known or (isinstance(event, Reaction) and await self._outbox.knows(event.message)):
+        known = known or (isinstance(event, Reaction) and await self._outbox.knows(event.message))
+        if known and (isinstance(event, Deletion) or self._exceeded(event) is None):
             await whole(self._note(event))
+
+    def _kept_of(self, event: Unparsed) -> Unparsed | None:
+        """What is kept of something that cannot be read: all of it if its sender may speak, nothing of a stranger's, and
+        if nobody can say who sent it, why it could not be read and how long it was."""
+        admission = self._rules.admission
+        if admission is None:
+            return event
+        if not event.sender:
+            return replace(event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)")
+        asked = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
+        return None if admission.role(asked) is Role.STRANGER else event
 
     def _may_speak(self, event: Edit | Reaction) -> bool:
         admission = self._rules.admission
@@ -218,7 +280,7 @@ class InboundGate:
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
             return False
-        if inbound.text.strip() == ",stop":
+        if inbound.text.strip() == STOP:
             text = "" if self._runtime.stop(inbound.session) else self._texts.say("nothing_to_stop")
         else:
             text = await self._status(accepted.inbound, running=running, waiting=waiting)

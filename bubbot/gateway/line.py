@@ -13,6 +13,7 @@ from bubbot.channel import Channel, ChannelEvent, Closes, Editing, Fetches, Inbo
 from bubbot.gateway.activity import Activity
 from bubbot.gateway.admission import Admission
 from bubbot.gateway.inbound import QUEUE_LIMIT, GateRules, InboundGate
+from bubbot.gateway.limits import DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.moves import Moves
 from bubbot.gateway.outbound import Deliverer, Patience, Spawn, parts_of
@@ -44,6 +45,7 @@ class LineRules:
     live: bool = True
     queued: bool = False
     one_lane: bool = False
+    limits: PersonLimits = PersonLimits()  # noqa: RUF009 - frozen
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Line:
     deliverer: Deliverer
     rules: LineRules
     moves: Moves
+    limiter: PersonLimiter
     previews: Previews | None = None
     held: list[Intent] | None = None
     gate: InboundGate = field(init=False)
@@ -67,7 +70,16 @@ class Line:
         self, runtime: AppRuntime, texts: Texts, *, activity: Activity | None = None, report: Report = no_report
     ) -> None:
         """Puts the gate, which speaks with these texts, between channel and runtime."""
-        rules = GateRules(self.rules.admission, self.rules.access, self.rules.room, self.moves, texts, activity, report)
+        rules = GateRules(
+            self.rules.admission,
+            self.rules.access,
+            self.rules.room,
+            self.moves,
+            texts,
+            activity,
+            report,
+            self.limiter if self.rules.admission else None,
+        )
         self.gate = InboundGate(
             self.link, self.inbox, self.outbox, runtime, tell=self.deliverer.tell, deliver=self.deliver, rules=rules
         )
@@ -77,6 +89,7 @@ class Line:
         if rules.admission is not None:
             rules.admission.where = self.moves.now
         self.rules = rules
+        self.limiter.limits = rules.limits
         self.link = replace(
             self.link, role=_role(rules.admission), rules=rules.waiting, chat_limit=ChatLimits(rules.per_chat).of
         )
@@ -159,7 +172,10 @@ async def make_line(
         ChatLimits(rules.per_chat).of,
         channel.fetch if isinstance(channel, Fetches) else no_fetch,
     )
-    return Line(channel, inbox, outbox, link, deliverer, rules, moves, previews, [] if hold else None)
+    limiter = PersonLimiter(rules.limits, now)
+    if rules.limits != PersonLimits():
+        limiter.load(await inbox.recent(now() - DAY))
+    return Line(channel, inbox, outbox, link, deliverer, rules, moves, limiter, previews, [] if hold else None)
 
 
 def _role(admission: Admission | None) -> Callable[[Inbound], Role]:

@@ -73,6 +73,13 @@ _BUDGET: dict[str, Sentence] = {
         "The budget of {whose} for this month is used up, so I did not ask the model. "
         "It begins anew on {renews}; ,retry has your message answered then."
     ),
+    "skipped_minute": (
+        "You sent more than {number} messages within a minute. I skip the rest; please send it again in a minute."
+    ),
+    "skipped_hour": (
+        "You sent more than {number} messages within an hour. I skip the rest; please send it again later."
+    ),
+    "skipped_bytes": "You sent more than {size} within 24 hours. I take no more of it until some time has passed.",
     "too_many_minute": {
         "one": (
             "That is more than {count} message within a minute, so I did not ask the model. "

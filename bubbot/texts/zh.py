@@ -59,6 +59,9 @@ _BUDGET: dict[str, Sentence] = {
     "budget_spent_month": (
         "{whose}本月的预算已用完，因此没有请求模型。预算将于 {renews} 重新开始；届时发送 ,retry 即可得到回答。"
     ),
+    "skipped_minute": "您一分钟内发送了超过 {number} 条消息，其余的已跳过；请一分钟后再发送。",
+    "skipped_hour": "您一小时内发送了超过 {number} 条消息，其余的已跳过；请稍后再发送。",
+    "skipped_bytes": "您在 24 小时内发送的内容超过了 {size}，暂时不再接收；请过一段时间再发送。",
     "too_many_minute": {
         "other": "一分钟内的消息超过了 {count} 条，因此没有请求模型。{renews} 之后可以继续；届时发送 ,retry 即可得到回答。"
     },

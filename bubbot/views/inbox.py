@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from bubbot.channel import Attachment, Deletion, Edit, Inbound, Known, Quote, Reaction, Sender
@@ -185,6 +186,25 @@ class DirectView:
                 if inbound.direct and inbound.sender.id in self.people:
                     return inbound
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentView:
+    """The newest messages that were accepted from a moment on, oldest first."""
+
+    since: datetime
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """The newest messages; how many are looked at has a limit."""
+        kinds = (Kind.EVENT,)
+        return (TapeQuery(tape, kinds=kinds, names=(RECEIVED,), since=self.since, newest=True, limit=NEWEST_LIMIT),)
+
+    def fold(self, found: Found) -> tuple[Inbound, ...]:
+        """The messages that people sent."""
+        entries = sorted((one for one in found[0] if not one.erased), key=lambda one: one.id)
+        inbounds = (inbound_from(entry.payload["data"]) for entry in entries)
+        return tuple(one for one in inbounds if one.origin == "human")
 
 
 def heard_from(began: JsonObject) -> str:

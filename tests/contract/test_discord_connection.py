@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 from typing import Any
@@ -119,25 +120,45 @@ async def test_without_the_intent_for_texts_the_operator_is_told_before_anything
         await heard.until("hello")
 
 
-async def test_the_gateways_own_refusals_are_told() -> None:
+async def test_a_refusal_at_the_start_is_for_the_operator() -> None:
     async with Server() as server, opened(server) as channel:
         task = asyncio.create_task(channel.run(Heard(server)))
+        await server.until(lambda: server.calls("GET /applications/@me"))
+        server.bot.token = f"{server.bot.id}.other.token"
+        with pytest.raises(ChannelRefused, match="token was refused"):
+            await asyncio.wait_for(task, 5)
+        assert server.gateway.closes == [4004]
+
+
+async def test_a_bot_that_was_ready_outlives_a_refusal_and_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with Server() as server, receiving(server) as (channel, heard):
+        token, ada = server.bot.token, server.user("Ada")
+        server.bot.token = f"{server.bot.id}.other.token"
+        server.gateway.drop()
+        await server.until(lambda: 4004 in server.gateway.closes)
+        await server.until(lambda: "token was refused" in channel.health().note)
+        assert not channel.health().ready
+        server.bot.token = token
         await server.until(lambda: channel.health().ready)
+        server.dm(ada).say(ada, "still there?")
+        await heard.until("still there?")
+    actions = [str(getattr(record, "action", "")) for record in caplog.records]
+    assert [one for one in actions if one.startswith("channel.")] == ["channel.doubted", "channel.up"]
+
+
+async def test_an_intent_that_is_taken_away_is_shown_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with Server() as server, receiving(server) as (channel, _):
         server.bot.content_intent = False
         server.gateway.refuse_resume = True
         server.gateway.drop()
-        with pytest.raises(ChannelRefused, match="Message Content Intent"):
-            await task
+        await server.until(lambda: "Message Content Intent" in channel.health().note)
         assert server.gateway.closes == [4014]
-    async with Server() as server, opened(server) as channel:
-        task = asyncio.create_task(channel.run(Heard(server)))
-        await server.until(lambda: channel.health().ready)
-        server.bot.token = f"{server.bot.id}.other.token"
-        server.gateway.drop()
-        with pytest.raises(ChannelRefused, match="token was refused"):
-            await task
-        assert server.gateway.closes == [4004]
+        await server.until(lambda: "channel.down" in [getattr(one, "action", "") for one in caplog.records])
         assert not channel.health().ready
+        server.bot.content_intent = True
+        await server.until(lambda: channel.health().ready)
 
 
 async def test_a_wrong_token_is_told() -> None:

@@ -32,6 +32,7 @@ from tests.telegram_channel import (
     FAST,
     FULL,
     HOOKED,
+    SHORT,
     Heard,
     actions,
     opened,
@@ -215,15 +216,70 @@ class TestPolling:
             await server.until(lambda: len(heard.events) == 1)
         assert asyncio.get_running_loop().time() - began >= 1
 
-    @pytest.mark.parametrize("method", ["getMe", "getUpdates"])
     @pytest.mark.parametrize("refusal", [No(401, "Unauthorized"), No(404, "Not Found")])
-    async def test_a_refused_token_is_for_the_operator(self, server: ScriptedServer, method: str, refusal: No) -> None:
-        server.say(method, refusal)
+    async def test_a_token_refused_at_the_start_is_for_the_operator(self, server: ScriptedServer, refusal: No) -> None:
+        server.say("getMe", refusal)
         async with opened(server) as channel:
             with pytest.raises(
                 ChannelRefused, match=r"^\[channels\.tg\] token was refused by Telegram \(40[14]\): copy"
             ):
                 await asyncio.wait_for(channel.run(Heard(server)), 5)
+
+    @pytest.mark.parametrize("refusal", [No(401, "Unauthorized"), No(404, "Not Found")])
+    @pytest.mark.parametrize("good", [0, 3])
+    async def test_a_token_refused_later_is_tried_again_until_it_is_taken(
+        self, server: ScriptedServer, refusal: No, good: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        server.say("getUpdates", *[[]] * good, refusal)
+        server.updates = []
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard) as task:
+            await server.until(lambda: len(server.sent("getUpdates")) > good + 1)
+            server.updates = [update(1, "still there?")]
+            await server.until(lambda: len(heard.events) == 1)
+            assert not task.done()
+            assert channel.health().ready
+        assert [one for one in actions(caplog) if one.startswith("channel.")] == ["channel.doubted", "channel.up"]
+
+    async def test_a_refusal_that_lasts_makes_it_visibly_down_and_it_recovers(
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        seconds = 0.0
+        timing = replace(FAST, refusals=replace(SHORT, confirmed_after=120.0), monotonic=lambda: seconds)
+        server.say("getUpdates", [], *[No(401, "Unauthorized")] * 8)
+        heard = Heard(server)
+        async with opened(server, timing) as channel, running(channel, heard):
+            await server.until(lambda: len(server.sent("getUpdates")) == 5)
+            assert not channel.health().ready
+            assert "token was refused by Telegram (401)" in channel.health().note
+            assert "channel.down" not in actions(caplog), "believed before it lasted for minutes"
+            seconds = 150.0
+            await server.until(lambda: len(server.sent("getUpdates")) == 9)
+            assert "channel.down" in actions(caplog)
+            server.updates = [update(1, "back")]
+            await server.until(lambda: len(heard.events) == 1)
+            assert channel.health().ready
+        assert [one for one in actions(caplog) if one.startswith("channel.")] == [
+            "channel.doubted", "channel.down", "channel.up",
+        ]  # fmt: skip
+
+    async def test_a_second_run_after_a_failure_of_ours_knows_that_the_token_was_good(
+        self, server: ScriptedServer
+    ) -> None:
+        server.updates = [update(1, "one")]
+
+        async def broken(_: ChannelEvent) -> None:
+            raise OSError("disk full")
+
+        heard = Heard(server)
+        async with opened(server) as channel:
+            with pytest.raises(OSError, match="disk full"):
+                await channel.run(broken)
+            server.say("getMe", No(401, "Unauthorized"))
+            async with running(channel, heard):
+                await server.until(lambda: len(heard.events) == 1)
 
     async def test_membership_tells_the_operator_the_id_of_a_chat(
         self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
@@ -247,13 +303,33 @@ class TestConflicts:
         async with opened(server) as channel, running(channel, heard):
             await server.until(lambda: len(heard.events) == 1)
 
-    async def test_a_second_poller_is_for_the_operator(self, server: ScriptedServer) -> None:
+    async def test_a_second_poller_is_shown_and_outlived(
+        self, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        seconds = 0.0
+        conflicts = replace(SHORT, confirmed_after=120.0)
+        timing = replace(FAST, conflicts=conflicts, conflict_quiet=90.0, monotonic=lambda: seconds)
         # It wins every other time, as two programs that both try again do.
-        server.say("getUpdates", *[CONFLICT, []] * 200)
-        async with opened(server) as channel:
-            with pytest.raises(ChannelRefused, match=r"token is used by a second program, which asks .*\(409 for"):
-                await asyncio.wait_for(channel.run(Heard(server)), 10)
-        assert 3 < len(server.sent("getUpdates")) < 100
+        server.say("getUpdates", *[CONFLICT, []] * 4)
+        heard = Heard(server)
+        async with opened(server, timing) as channel, running(channel, heard) as task:
+            await server.until(lambda: len(server.sent("getUpdates")) == 6)
+            assert "second program" in channel.health().note
+            seconds = 80.0
+            server.say("getUpdates", CONFLICT, CONFLICT)
+            await server.until(lambda: len(server.sent("getUpdates")) == 9)
+            seconds = 150.0
+            await server.until(lambda: "channel.down" in actions(caplog) or task.done())
+            server.updates = [update(1, "the other one has ended")]
+            await server.until(lambda: len(heard.events) == 1)
+            assert channel.health().ready
+            assert "second program" in channel.health().note
+            seconds = 300.0
+            await server.until(lambda: not channel.health().note)
+        assert [one for one in actions(caplog) if one.startswith("channel.")] == [
+            "channel.doubted", "channel.down", "channel.up",
+        ]  # fmt: skip
 
     async def test_a_conflict_now_and_then_is_none(self, server: ScriptedServer) -> None:
         now = 0.0
@@ -277,11 +353,14 @@ class TestConflicts:
             await server.until(lambda: len(heard.events) == 1)
         assert server.sent("deleteWebhook") == [{"drop_pending_updates": False}]
 
-    async def test_a_webhook_that_comes_back_is_for_the_operator(self, server: ScriptedServer) -> None:
-        server.say("getUpdates", HOOKED, HOOKED)
-        async with opened(server) as channel:
-            with pytest.raises(ChannelRefused, match="sets a webhook"):
-                await asyncio.wait_for(channel.run(Heard(server)), 5)
+    async def test_a_webhook_that_comes_back_is_shown_and_removed_again(self, server: ScriptedServer) -> None:
+        server.say("getUpdates", HOOKED, HOOKED, HOOKED)
+        server.updates = [update(1)]
+        heard = Heard(server)
+        async with opened(server) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+            assert "sets a webhook" in channel.health().note
+        assert len(server.sent("deleteWebhook")) == 3
 
 
 async def test_two_bots_share_nothing(server: ScriptedServer) -> None:

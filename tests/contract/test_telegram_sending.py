@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,14 @@ from bubbot.channel import (
     Part,
 )
 from bubbot.errors import DeliveryFailed, FetchFailed
+from channels.telegram import create
 from channels.telegram_files import fetch
 from tests.telegram_channel import (
     BOLD,
     FAST,
     UNPARSED,
     opened,
+    options,
 )
 from tests.telegram_server import DROP, HANG, No, Page, ScriptedServer, scripted_server
 
@@ -257,27 +260,54 @@ class TestFetching:
                 await channel.fetch(Attachment("F"), 1000)
         assert not caught.value.permanent
 
-    async def test_a_server_of_ones_own_names_a_path(self, server: ScriptedServer, tmp_path: Path) -> None:
-        kept = tmp_path / "kept"
+    async def test_a_server_of_ones_own_names_a_path_below_its_folder(
+        self, server: ScriptedServer, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "files"
+        (folder / "photos").mkdir(parents=True)
+        kept = folder / "photos" / "kept"
         kept.write_bytes(b"y" * 10)
-        (tmp_path / "link").symlink_to(kept)
-        async with opened(server) as channel:
-            server.usual["getFile"] = {"file_path": str(kept)}
-            assert await channel.fetch(Attachment("F"), 10) == b"y" * 10
+        (folder / "inner").symlink_to(folder / "photos")
+        (folder / "out").symlink_to(tmp_path)
+        (tmp_path / "private").write_bytes(b"mine")
+        os.mkfifo(folder / "pipe")
+        async with opened(server, file_folder=str(folder)) as channel:
+            for path in (kept, folder / "inner" / "kept"):
+                server.usual["getFile"] = {"file_path": str(path)}
+                assert await channel.fetch(Attachment("F"), 10) == b"y" * 10
             with pytest.raises(FetchFailed, match="larger than 9 bytes"):
                 await channel.fetch(Attachment("F"), 9)
             for path, said in (
-                (tmp_path, "no file"),
-                (tmp_path / "link", "no file"),
-                (tmp_path / "gone", "cannot be read"),
+                (folder, "no file"),
+                (folder / "pipe", "no file"),
+                (folder / "gone", "cannot be read"),
+                (folder / "out" / "private", "outside of its folder"),
+                (folder / ".." / "private", "outside of its folder"),
+                (tmp_path / "private", "outside of its folder"),
+                (Path("/proc/self/environ"), "outside of its folder"),
             ):
                 server.usual["getFile"] = {"file_path": str(path)}
                 with pytest.raises(FetchFailed, match=said):
                     await channel.fetch(Attachment("F"), 10)
+
+    async def test_without_a_folder_and_in_the_home_nothing_is_read(
+        self, server: ScriptedServer, tmp_path: Path
+    ) -> None:
+        (tmp_path / "bubbot.db").write_bytes(b"mine")
+        server.usual["getFile"] = {"file_path": str(tmp_path / "bubbot.db")}
+        async with opened(server) as channel:
+            with pytest.raises(FetchFailed, match=r"\[channels\.tg\] file_folder"):
+                await channel.fetch(Attachment("F"), 10)
+        for folder in (tmp_path, tmp_path.parent):
+            given = replace(options(server, file_folder=str(folder)), home=tmp_path)
+            at_home = create(given)
+            with pytest.raises(FetchFailed, match="outside of its folder"):
+                await at_home.fetch(Attachment("F"), 10)
+            await at_home.aclose()
 
     async def test_telegrams_own_server_names_none_here(self, server: ScriptedServer, tmp_path: Path) -> None:
         (tmp_path / "private").write_bytes(b"mine")
         server.usual["getFile"] = {"file_path": str(tmp_path / "private")}
         async with opened(server) as channel:
             with pytest.raises(FetchFailed):
-                await fetch(channel._api, Attachment("F"), 10, self_hosted=False)
+                await fetch(channel._api, Attachment("F"), 10, None)

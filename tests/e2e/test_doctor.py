@@ -18,10 +18,15 @@ import pytest
 from bubbot.cli.main import main
 from bubbot.doctor.finding import Finding
 from bubbot.home import Home, WriterLock
+from tests.botapi.faults import Refuse
+from tests.botapi.gatherings import Gathering
 from tests.botapi.server import Server
 from tests.e2e import bot
-from tests.e2e.daemon import configured, running
+from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.inside import logging_as_it_was, run, said
+from tests.e2e.test_status import WATCHED as HEALTH_PORT
+from tests.e2e.test_status import Door, status
+from tests.e2e.test_telegram import answered
 from tests.planting import found, plants
 
 CANARY = "sk-canary-7f3a91"
@@ -125,6 +130,47 @@ def test_a_user_who_may_not_look_into_the_home_is_told_so(home: Path) -> None:
             assert not [one for one in told if one.startswith(("database", "lock", "doctor"))]
     finally:
         shutil.rmtree(folder)
+
+
+@plants("channel.down", "channel.troubled")
+async def test_a_token_that_is_refused_later_is_shown_everywhere_until_the_bot_is_back(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        ada = server.user("Ada")
+        configured(home, server, owners=[ada.id])
+        async with running(home, env=HEALTH_PORT) as daemon:
+            await _refused_and_back(home, server, server.private(ada), daemon)
+
+
+async def _refused_and_back(home: Path, server: Server, room: Gathering, daemon: Daemon) -> None:
+    await daemon.quiet(server)
+    assert (await status(home, "--quiet"))[0] == 0
+    server.fail("getUpdates", Refuse(401, "Unauthorized"), times=10**6)
+    await server.until(lambda: "channel.doubted" in daemon.errors, 20)
+    code, text = await status(home)
+    assert (code, text.partition("\n")[0]) == (1, "Not every channel receives: telegram.")
+    assert "token was refused by Telegram (401)" in text
+    code, told = await Door(daemon).get("/ready")
+    assert (code, json.loads(told)["channels"]["telegram"]["state"]) == (503, "running")
+    looked = await beside(home)
+    assert "token was refused by Telegram (401)" in looked["channel.down"].cause
+    server.faults.clear()
+    room.say("still there?")
+    await answered(server, room, "You said: still there?")
+    assert (await status(home, "--quiet"))[0] == 0
+    server.fail("getUpdates", Refuse(409, "Conflict: terminated by other getUpdates request"), times=2)
+    await server.until(lambda: "second program" in daemon.errors, 20)
+    await daemon.quiet(server)
+    assert (await status(home, "--quiet"))[0] == 0
+    assert "second program" in (await beside(home))["channel.troubled"].cause
+
+
+async def beside(home: Path) -> dict[str, Finding]:
+    """What `bubbot doctor` finds beside the bot."""
+    done = await asyncio.to_thread(bot.run, home, "doctor", "--offline", "--json")
+    return found(Finding(**one) for one in json.loads(done.stdout)["findings"])
 
 
 def test_a_home_that_is_not_there_yet_is_a_warning_and_is_not_made(tmp_path: Path) -> None:

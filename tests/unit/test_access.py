@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from bubbot import access as module
-from bubbot.access import ACCESS_TAPE, ALPHABET, OPEN_PER_CHANNEL, TERMINAL, WRONG_CODES, Access, Listed
+from bubbot.access import ACCESS_TAPE, ALPHABET, CODES_AT_ONCE, CODES_PER_DAY, TERMINAL, WRONG_CODES, Access, Listed
 from bubbot.channel import Role, Sender
 from bubbot.errors import AccessError, ConfigError, StoreFull
 from bubbot.stores.inmemory import InMemoryStore
@@ -271,11 +271,47 @@ class TestLimits:
         clock.advance(timedelta(minutes=31))
         assert await access.pair(ANN, "chat", "42")
 
-    async def test_a_flood_of_people_gets_ten_codes_an_hour(self, access: Access, memory_store: InMemoryStore) -> None:
+    async def test_a_flood_of_people_gets_ten_codes_in_a_row(self, access: Access, memory_store: InMemoryStore) -> None:
         flood = [access.pair(Sender(str(number)), "chat", str(number)) for number in range(100, 400)]
         given = [code for code in await asyncio.gather(*flood) if code]
-        assert len(given) == len(await whole(memory_store, ACCESS_TAPE)) == OPEN_PER_CHANNEL
+        assert len(given) == len(await whole(memory_store, ACCESS_TAPE)) == CODES_AT_ONCE
         assert await access.pair(ANN, "other", "42")
+
+    async def test_after_a_flood_the_next_person_waits_for_minutes_and_not_for_an_hour(
+        self, access: Access, clock: SteppingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for number in range(100, 120):
+            await access.pair(Sender(str(number)), "chat", str(number))
+        assert await access.pair(ANN, "chat", "42") is None
+        assert [record.getMessage().count("bubbot access grant") for record in caplog.records] == [1]
+        clock.advance(timedelta(minutes=12))
+        assert await access.pair(ANN, "chat", "42")
+
+    async def test_a_flood_of_days_writes_120_codes_a_day(
+        self, access: Access, memory_store: InMemoryStore, clock: SteppingClock
+    ) -> None:
+        clock.step = timedelta(0)
+        for number in range(100, 100 + 2 * 24 * 30):  # somebody else every two minutes, for two days
+            await access.pair(Sender(str(number)), "chat", str(number))
+            clock.advance(timedelta(minutes=2))
+        assert CODES_PER_DAY * 2 - 10 <= len(await whole(memory_store, ACCESS_TAPE)) <= CODES_PER_DAY * 2
+
+    async def test_a_clock_that_was_ahead_keeps_nobody_out_and_no_code_open(
+        self, access: Access, clock: SteppingClock
+    ) -> None:
+        clock.advance(timedelta(days=2))
+        early = await code_of(access)
+        for _ in range(WRONG_CODES):
+            with pytest.raises(AccessError, match="no such code"):
+                await access.approve("22222222", Role.MEMBER, TERMINAL)
+        for number in range(100, 120):
+            await access.pair(Sender(str(number)), "chat", str(number))
+        clock.advance(-timedelta(days=2))
+        assert access.pending() == ()
+        with pytest.raises(AccessError, match="expired"):
+            await access.approve(early, Role.MEMBER, TERMINAL)
+        await access.approve(await code_of(access), Role.MEMBER, TERMINAL)
+        assert access.role("chat", "42") is Role.MEMBER
 
     async def test_guessing_ends_and_fills_nothing(
         self, access: Access, memory_store: InMemoryStore, clock: SteppingClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, Moved, Outbound, Role, Sender, Stop
+from bubbot.channel import ChannelEvent, Moved, Outbound, Role, Sender, Stop, Unparsed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
@@ -68,9 +68,26 @@ class TestDecisions:
             assert len(bench.channel.texts) == 1
             assert "Your code is" in bench.channel.texts[0]
             names = [(entry.name, entry.key) for entry in await bench.entries(INBOX)]
-            assert names == [("inbox/refused", "s1"), ("inbox/refused", "s2")]
+            assert names == [("inbox/refused", "s1")]
             assert bench.requests == []
             assert "a secret" not in str([await bench.entries(tape) for tape in await store.tapes()])
+
+    @virtual
+    async def test_of_what_cannot_be_read_a_stranger_leaves_nothing_and_nobody_no_content(self) -> None:
+        async with admitted(InMemoryStore()) as bench:
+            for sender in ("1", "9", ""):
+                await bench.gate.receive(Unparsed("test", f"u{sender}", sender, b"raw of it", "odd", sender))
+            kept = [(data["reason"], data["raw"]) for data in await bench.events("inbox/unparsed", INBOX)]
+            assert kept == [("odd", "cmF3IG9mIGl0"), ("odd (9 bytes of an unknown sender)", "")]
+
+    @virtual
+    async def test_a_flood_of_a_stranger_leaves_two_facts(self) -> None:
+        store = InMemoryStore()
+        async with admitted(store) as bench:
+            for number in range(500):
+                await bench.gate.receive(bench.inbound("x", sender="9", chat="9", external_id=f"s{number}"))
+            facts = [entry.name for tape in await store.tapes() for entry in await bench.entries(tape.name)]
+            assert sorted(map(str, facts)) == ["access/code", "inbox/refused"]
 
     @virtual
     async def test_what_was_refused_stays_refused_after_its_sender_was_let_in(self) -> None:

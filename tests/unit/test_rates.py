@@ -64,6 +64,20 @@ def test_a_flood_within_a_minute_is_refused_behind_those_that_wait() -> None:
     assert caught.value.span == "minute"
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
+    clock = still()
+    mine = rates(clock, user=Rate(minute=2, hour=3))
+    clock.advance(timedelta(days=2))
+    assert [mine.book(ANN), mine.book(ANN), mine.book(ANN)] == [0, 0, 60]
+    with pytest.raises(TooManyMessages):
+        mine.book(ANN)
+    clock.advance(-timedelta(days=2))
+    assert [mine.book(ANN), mine.book(ANN), mine.book(ANN)] == [0, 0, 60]
+    with pytest.raises(TooManyMessages) as caught:
+        mine.book(ANN)
+    assert not caught.value.told
+
+
 def test_a_chat_counts_all_its_people_and_threads() -> None:
     mine = rates(still(), chat=Rate(minute=2))
     assert [mine.book(ANN), mine.book(Payer("test:home:7", "test:2")), mine.book(BEN)] == [0, 0, 60]
@@ -89,6 +103,8 @@ async def test_a_restart_does_not_forget_the_last_hour(memory_store: InMemorySto
     clock = SteppingClock(START - timedelta(hours=2))
     budget = await opened(memory_store, plan(), clock=clock)
     await spend(budget, 1, 1, Payer("test:home", "test:1", turn="long ago"))
+    clock.moment = START + timedelta(days=2)  # the clock was ahead then
+    await spend(budget, 1, 1, Payer("test:home", "test:1", turn="to come"))
     clock.moment = START
     for turn in ("a", "a", "b"):  # a turn counts once, however often it asks
         await spend(budget, 1, 1, Payer("test:home", "test:1", turn=turn))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bubbot.wiring_channels import WAITS
+from channels.telegram_api import Timing
 from channels.telegram_errors import (
     Refusal,
     Unreachable,
@@ -15,6 +19,8 @@ from channels.telegram_errors import (
     refusal,
     token_refused,
 )
+from channels.telegram_poll import Outage
+from tests.virtual import virtual
 
 TOKEN = "4242:SECRET-token"
 
@@ -81,3 +87,15 @@ def test_what_telegram_says_is_searched_for_the_token_and_cut() -> None:
     error = read(400, f"Bad Request: https://example.org/bot{TOKEN}/x " + "y" * 1000)
     assert TOKEN not in error.description
     assert len(error.description) == 300
+
+
+@virtual
+async def test_in_an_outage_nobody_waits_longer_than_ten_seconds_for_the_next_try() -> None:
+    outage, loop, waits = Outage("tg", replace(Timing(), chance=lambda: 1.0)), asyncio.get_running_loop(), []
+    for _ in range(12):
+        began = loop.time()
+        await outage.wait(Unreachable("down"))
+        waits.append(loop.time() - began)
+    assert waits[:5] == [1, 2, 4, 8, 10]
+    assert max(waits) == 10
+    assert max(WAITS) <= 15, "answers that wait go out as soon"

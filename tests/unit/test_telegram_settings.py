@@ -56,6 +56,8 @@ def test_a_server_of_ones_own(given: str) -> None:
         ({"token": 5}, "token has to be text"),
         ({"token": "SECRET"}, "token is not a bot's token"),
         ({"token": TOKEN, "mode": "push"}, "mode is 'push' and has to be one of polling, webhook"),
+        ({"token": TOKEN, "file_folder": "files"}, "file_folder is 'files' and has to be a whole path"),
+        ({"token": TOKEN, "file_folder": "/"}, "file_folder is '/' and has to be a whole path"),
         ({"token": TOKEN, "base_url": "localhost:8081"}, "base_url has to be a whole web address"),
         ({"token": TOKEN, "base_url": "http://x/{token}"}, "base_url has to be a whole web address"),
         ({"token": TOKEN, "proxy": "ftp://SECRET@x"}, "proxy has to be a whole web address"),

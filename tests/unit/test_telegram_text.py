@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bubbot.channel import File, Outbound, Part
 from channels.marked import utf16
 from channels.telegram_text import Layout, parts, plain
@@ -37,6 +39,31 @@ def test_the_first_part_replies_and_files_come_last() -> None:
     assert {(part.chat, part.thread) for part in made} == {("7", "3")}
     assert [part.file.name for part in made if part.file] == ["code-2.py", "code-1.png"]
     assert [bool(part.file) for part in made] == sorted(bool(part.file) for part in made)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "links"),
+    [
+        ("[bank.example](https://evil.example/x)", "bank.example (https://evil.example/x)", ["https://evil.example/x"]),
+        ("[https://a.example](https://a.example@b.example)", None, ["https://a.example@b.example"]),
+        ("[https://a.example/1](https://a.example/2)", "https://a.example/1", ["https://a.example/2"]),
+        ("[the page](https://a.example)", "the page", ["https://a.example"]),
+        ("[www.a.example](https://a.example)", "www.a.example", ["https://a.example"]),
+        ("https://a.example/index.html and <https://b.example/x.y>", None, ["https://a.example/index.html", "https://b.example/x.y"]),
+        ("[Ann](tg://user?id=42)", "Ann (tg://user?id=42)", []),
+        ("<tg://user?id=42>", "tg://user?id=42", []),
+    ],
+)  # fmt: skip
+def test_a_link_shows_where_it_leads_and_calls_nobody(source: str, text: str | None, links: list[str]) -> None:
+    (part,) = of(source)
+    assert text is None or part.text == text
+    found = part.markup.get("entities", [])
+    shown = part.text.encode("utf-16-le")
+    assert [one["url"] for one in found] == links
+    for one in found:
+        if "b.example" in one["url"] or "evil" in one["url"]:
+            text_of = shown[2 * one["offset"] : 2 * (one["offset"] + one["length"])].decode("utf-16-le")
+            assert text_of == one["url"], "what reads like an address is the one it leads to"
 
 
 def test_white_space_is_gone_from_both_ends_but_not_from_code() -> None:

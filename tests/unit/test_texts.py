@@ -242,6 +242,7 @@ NOT_FOR_PEOPLE = {
     "runtime/intake.py": "why a file was not taken in: for the model, and as the detail of a notice",
     "gateway/admission.py: no numeric id": "a word for the log",
     "gateway/admission.py: not addressed": "a word for the log",
+    "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
     "gateway/control.py": "what is wrong between a command of the shell and the bot: for its operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",

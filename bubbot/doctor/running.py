@@ -1,0 +1,44 @@
+"""What the bot that runs for the home says of its channels: a platform may take the token and the bot be deaf."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+from bubbot.control.client import NobodyThere, connected
+from bubbot.control.codec import decode
+from bubbot.doctor.finding import Finding, edit
+from bubbot.errors import BubbotError
+from bubbot.gateway.health import ChannelState, Snapshot
+from bubbot.home import Home
+
+ANSWER_SECONDS = 3.0
+"""What a running bot has to answer; one that is starting or ending is not judged."""
+
+
+def check_running(home: Home, file: Path) -> Iterator[Finding]:
+    """Ask the bot that runs for the home how its channels are; `file`: the one that is edited to change them."""
+    for one in asyncio.run(_channels(home)):
+        fix = edit(file) if f"[channels.{one.name}]" in one.note else "bubbot status"
+        if one.state != "" and not one.fine:
+            cause = f"The running bot does not hear its channel {one.name}: {one.note or one.state}"
+            yield Finding("channel.down", "problem", _sentence(cause), fix)
+        elif one.note:
+            cause = f"The running bot hears its channel {one.name}, but: {one.note}"
+            yield Finding("channel.troubled", "warning", _sentence(cause), fix)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+async def _channels(home: Home) -> tuple[ChannelState, ...]:
+    address = home.held_by()[1]
+    if not address:
+        return ()
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS), connected(address) as peer:
+            return decode((await peer.request("status", {})).get("snapshot"), Snapshot).channels
+    except (NobodyThere, TimeoutError, OSError, BubbotError):
+        return ()

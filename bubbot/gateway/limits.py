@@ -1,0 +1,148 @@
+"""What one person may leave behind on a channel: messages in a minute and an hour, and bytes in a day.
+
+Times are those that the platform gives the messages, so that what was sent over hours while the bot was down is not
+taken for a flood, and no clock of this machine counts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from bubbot.channel import Attachment, Edit, Inbound, Reaction
+from bubbot.tape.handle import Clock
+from bubbot.tape.query import moment
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+PEOPLE_REMEMBERED = 10_000
+UNKNOWN_SIZE_BYTES = 1_000_000
+"""What a file counts if the platform does not say how large it is."""
+NOT_TAKEN = "{kind} not taken: its sender has used up the bytes of a day"
+
+Limit = Literal["minute", "hour", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class PersonLimits:
+    """Limits of each person on one channel; 0: none."""
+
+    messages_per_minute: int = 0
+    messages_per_hour: int = 0
+    bytes_per_day: int = 0
+
+
+@dataclass
+class _Usage:
+    """What one person did of late: when, and the bytes of it. `notified`: when they were told of a limit."""
+
+    messages: deque[datetime] = field(default_factory=deque)
+    changes: deque[datetime] = field(default_factory=deque)
+    sizes: deque[tuple[datetime, int]] = field(default_factory=deque)
+    notified: dict[Limit, datetime] = field(default_factory=dict)
+
+
+class PersonLimiter:
+    """Counts what each person sends to one channel. `limits` may be set anew at any time; what was counted stays."""
+
+    def __init__(self, limits: PersonLimits, now: Clock) -> None:
+        self.limits = limits
+        self._now = now
+        self._people: OrderedDict[str, _Usage] = OrderedDict()
+
+    def load(self, accepted: Iterable[Inbound]) -> None:
+        """Count messages that an earlier process accepted, oldest first."""
+        for inbound in accepted:
+            self._usage(inbound.sender.id).messages.append(self._at(inbound.time))
+            self._add_bytes(inbound, _size(inbound))
+
+    def exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
+        """Count an event and return None, or return the limit that it would exceed. Changes are counted apart."""
+        usage, at = self._usage(event.sender.id), self._at(event.time)
+        times = usage.messages if isinstance(event, Inbound) else usage.changes
+        _forget(times, at)
+        for name, most, span in self._rates():
+            if most and sum(at - one < span for one in times) >= most:
+                return name
+        text = "" if isinstance(event, Reaction) else event.text
+        if not self._has_room(event, len(text.encode(errors="replace"))):
+            return "bytes"
+        times.append(at)
+        self._add_bytes(event, len(text.encode(errors="replace")))
+        return None
+
+    def without_excess(self, inbound: Inbound) -> Inbound:
+        """Count the files of a message and of what it quotes, and return it with those only that the sender may still
+        send; of the others stays what they were."""
+        quote = inbound.quote
+        if quote is not None:
+            quote = replace(quote, attachments=self._taken(inbound, quote.attachments))
+        return replace(inbound, attachments=self._taken(inbound, inbound.attachments), quote=quote)
+
+    def should_notify(self, event: Inbound, limit: Limit) -> bool:
+        """Return true if the sender was not told of this limit within the last hour, and take it as told."""
+        usage, at = self._usage(event.sender.id), self._at(event.time)
+        last = usage.notified.get(limit)
+        if last is not None and abs(at - last) < HOUR:
+            return False
+        usage.notified[limit] = at
+        return True
+
+    def _rates(self) -> tuple[tuple[Limit, int, timedelta], ...]:
+        limits = self.limits
+        return (("minute", limits.messages_per_minute, MINUTE), ("hour", limits.messages_per_hour, HOUR))
+
+    def _taken(self, inbound: Inbound, attachments: Iterable[Attachment]) -> tuple[Attachment, ...]:
+        return tuple(self._taken_one(inbound, one) for one in attachments)
+
+    def _taken_one(self, inbound: Inbound, attachment: Attachment) -> Attachment:
+        if not attachment.reference:
+            return attachment
+        size = UNKNOWN_SIZE_BYTES if attachment.size is None else attachment.size
+        if self._has_room(inbound, size):
+            self._add_bytes(inbound, size)
+            return attachment
+        return replace(attachment, reference="", note=NOT_TAKEN.format(kind=attachment.kind or "file"))
+
+    def _has_room(self, event: Inbound | Edit | Reaction, size: int) -> bool:
+        if not self.limits.bytes_per_day or not size:
+            return True
+        at, sizes = self._at(event.time), self._usage(event.sender.id).sizes
+        while sizes and at - sizes[0][0] >= DAY:
+            sizes.popleft()
+        while sizes and sizes[-1][0] - at > DAY:
+            sizes.pop()
+        return sum(one for _, one in sizes) + size <= self.limits.bytes_per_day
+
+    def _add_bytes(self, event: Inbound | Edit | Reaction, size: int) -> None:
+        sizes, at = self._usage(event.sender.id).sizes, self._at(event.time)
+        if sizes and abs(at - sizes[-1][0]) < MINUTE:
+            sizes[-1] = (sizes[-1][0], sizes[-1][1] + size)
+        else:
+            sizes.append((at, size))
+
+    def _usage(self, sender_id: str) -> _Usage:
+        usage = self._people.setdefault(sender_id, _Usage())
+        self._people.move_to_end(sender_id)
+        while len(self._people) > PEOPLE_REMEMBERED:
+            self._people.popitem(last=False)
+        return usage
+
+    def _at(self, time: str) -> datetime:
+        return moment(time) or self._now()
+
+
+def _forget(times: deque[datetime], at: datetime) -> None:
+    """Drop what is an hour old, and what is dated so far ahead that a clock must have been set back."""
+    while times and at - times[0] >= HOUR:
+        times.popleft()
+    while times and times[-1] - at >= HOUR:
+        times.pop()
+
+
+def _size(inbound: Inbound) -> int:
+    found = [*inbound.attachments, *(inbound.quote.attachments if inbound.quote else ())]
+    files = sum(UNKNOWN_SIZE_BYTES if one.size is None else one.size for one in found if one.reference)
+    return files + len(inbound.text.encode(errors="replace"))
