@@ -76,7 +76,7 @@ def book_of(tape: TapeService, settings: Settings) -> ScheduleBook:
 def changes_of(book: ScheduleBook, session: str = "") -> Changes:
     """Changes by whoever sits at the terminal: the owner of everything."""
     place = place_named(session) if session else NOWHERE
-    asker = Asker(Maker(place.channel, TERMINAL), Role.OWNER, place)
+    asker = Asker(Maker(place.channel, TERMINAL), Role.OWNER, place, owns_all=True)
     return Changes(book.state, asker, now(), new_id, book.limits, book.zone)
 
 

@@ -103,7 +103,10 @@ _CHANGES: dict[str, Sentence] = {
     "job_command": "{given!r} is no command: it begins with a comma, such as ,memory.show",
     "job_too_many": "there are {number} jobs here already, and no more than that may be; ,schedules lists them",
     "job_from_schedule": "a scheduled turn may not schedule anything, unless the job allows it",
-    "job_owner_only": "only an owner may set {names}",
+    "job_owner_only": "only an owner may set {names}, in a direct chat with me or with `bubbot schedule`",
+    "jobs_not_here": (
+        "the jobs of other chats are nothing for this one: ask in a direct chat with me, or run `bubbot schedule list`"
+    ),
     "job_forever": "a job that comes more often than every {minutes} minutes needs an end: until= or runs=",
     "job_no_session": "there is no conversation {session}: write channel:chat, such as telegram:42",
     "job_quiet_form": "I do not understand {given!r} as quiet hours; write 22:00-07:00, or none",

