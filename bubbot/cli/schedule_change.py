@@ -90,6 +90,9 @@ def _changed(book: ScheduleBook, asked: ChangeSchedule) -> tuple[str, Sequence[T
     if asked.action == "add":
         job, facts = made.add(what)
         return teller.made("job_added", job, made), facts
+    if asked.action == "resume" and not asked.job:
+        facts = made.resume_waiting()
+        return f"{len(facts)} jobs go on from the present; what fired before does not fire again.", facts
     standing = made.find(asked.job)
     if asked.action == "edit":
         job, facts = made.edit(standing, what)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bubbot.channel import Role
 from bubbot.schedule.cron import Cron
-from bubbot.schedule.plan import Quiet, next_times
+from bubbot.schedule.plan import Quiet, clock_fact, next_times, waits_for_clock
 from bubbot.schedule.refusal import refused
 from bubbot.schedule.when import At, Every, When, parse_when, upcoming, zone_named
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -150,10 +150,17 @@ class Changes:
         self._may_schedule()
         if standing.status == "over":
             raise self._not_on(standing)
+        if waits_for_clock(standing, self.now):
+            return [clock_fact(standing, self.now)]
         if standing.status == "on":
             raise refused("job_not_paused", job=standing.job.id)
         data = {"job": standing.job.id, "by": maker_data(self.asker.by), "since": timestamp(self.now)}
         return [event(RESUMED, data)]
+
+    def resume_waiting(self) -> list[TapeEntry]:
+        """Let every job that waits for a clock that was ahead go on from the present."""
+        waiting = [one for one in self.state.jobs.values() if self._sees(one.job) and waits_for_clock(one, self.now)]
+        return [clock_fact(one, self.now) for one in waiting]
 
     def remove(self, standing: Standing) -> list[TapeEntry]:
         """The job is gone; what it did stays on the tapes."""
