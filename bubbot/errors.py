@@ -31,6 +31,7 @@ BubbotError
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
 ├── AccessError                a code that does not work, or a grant that its giver may not give
+├── MemoryTooLarge             a text that memory does not take, since every version stores it again
 ├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
 ├── OverTime                   a scheduled turn used up its time
 └── ChannelError               a channel failed; it is run again
@@ -306,6 +307,26 @@ class AccessError(BubbotError):
     """A pairing code that does not work, nothing to revoke, or a giver who may not; the text says which."""
 
     kind = "access"
+
+
+class MemoryTooLarge(BubbotError):
+    """A text that is larger than memory takes.
+
+    Attributes:
+        part: `long_term`, the date of a note, or `all` for everything together.
+        size: its bytes.
+        limit: how many there may be.
+    """
+
+    kind = "memory_too_large"
+
+    def __init__(self, part: str, size: int, limit: int) -> None:
+        names = {"long_term": "the long-term memory", "all": "all of memory"}
+        what = names.get(part, f"the note of {part}")
+        super().__init__(f"{what} would have {size} bytes, and may have {limit}: shorten it; nothing was saved")
+        self.part = part
+        self.size = size
+        self.limit = limit
 
 
 class ScheduleRefused(BubbotError):

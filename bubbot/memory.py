@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import date, timedelta, tzinfo
 
-from bubbot.errors import EntryNotFound
+from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle, spans_of
@@ -26,13 +26,19 @@ from bubbot.views.memory import (
     memory_markdown,
 )
 
+TEXT_LIMIT_BYTES = 65_536
+"""The most that the long-term text, or the note of a day, may have."""
+MEMORY_LIMIT_BYTES = 1_048_576
+"""The most that all of memory may have: every change stores the whole of it again."""
+
 
 class MemoryZone:
     """The memory of one tape: a long-term text and a note for each day.
 
     Give it the fork inside a turn and the tape outside. A change reads the newest version and appends a whole
     new one in one batch; older ones stay. What changes nothing writes nothing. As for all appends to a tape,
-    one writer at a time: two changes that overlap would both build on the same version.
+    one writer at a time: two changes that overlap would both build on the same version. A change that would make a
+    text larger than it may be raises `MemoryTooLarge`; what is too large from before may stay and shrink.
     `zone` is the time zone that decides which day it is.
     """
 
@@ -45,6 +51,10 @@ class MemoryZone:
     def today(self) -> date:
         """The date in the chat's time zone."""
         return self._now().astimezone(self._zone).date()
+
+    def last_day(self) -> str:
+        """Return the last day that may have a note: as far ahead as old notes are kept."""
+        return (self.today() + timedelta(days=self._retention_days)).isoformat()
 
     async def ensure(self) -> None:
         """Seals an empty zone where the tape has none."""
@@ -75,11 +85,15 @@ class MemoryZone:
     async def append_daily(self, content: str, date: str | None = None) -> None:
         """Adds lines to the note of a day, today where none is given.
 
-        Raises `ValueError` naming a text that is not an ISO date.
+        Raises `ValueError` naming a text that is not an ISO date, or a day further ahead than notes are kept.
         """
         day = self.today().isoformat() if date is None else iso_day(date)
         if day is None:
             raise ValueError(f"{date!r} is not a date such as 2026-11-21")
+        if day > self.last_day():
+            raise ValueError(
+                f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far: schedule a reminder"
+            )
         text = _tidy(content)
         if not text:
             return
@@ -133,10 +147,10 @@ class MemoryZone:
         await self._update(await self.read(), MemorySnapshot())
 
     async def prune(self) -> int:
-        """Drops the notes of days that are more than `retention_days` ago. Returns how many."""
+        """Drop the notes of days that are more than `retention_days` ago, or ahead. Return how many."""
         current = await self.read()
-        oldest = (self.today() - timedelta(days=self._retention_days)).isoformat()
-        kept = tuple(note for note in current.dailies if note.date >= oldest)
+        oldest, last = (self.today() - timedelta(days=self._retention_days)).isoformat(), self.last_day()
+        kept = tuple(note for note in current.dailies if oldest <= note.date <= last)
         await self._update(current, replace(current, dailies=kept))
         return len(current.dailies) - len(kept)
 
@@ -153,6 +167,7 @@ class MemoryZone:
 
     async def _update(self, current: MemorySnapshot, changed: MemorySnapshot) -> None:
         if not changed.same_content(current):
+            check_size(current, changed)
             await self._seal(replace(changed, version=current.version))
 
     async def _seal(self, content: MemorySnapshot) -> None:
@@ -164,6 +179,26 @@ class MemoryZone:
 
     def _stamp(self) -> str:
         return timestamp(self._now())
+
+
+def check_size(current: MemorySnapshot, changed: MemorySnapshot) -> None:
+    """Raise `MemoryTooLarge` if a text is larger than it may be and than it was."""
+    before = _sizes(current)
+    for part, size in _sizes(changed).items():
+        limit = MEMORY_LIMIT_BYTES if part == "all" else TEXT_LIMIT_BYTES
+        if size > limit and size > before.get(part, 0):
+            raise MemoryTooLarge(part, size, limit)
+
+
+def _sizes(snapshot: MemorySnapshot) -> dict[str, int]:
+    """Bytes of the texts, and of all of them."""
+    sizes = {note.date: _bytes(note.content) for note in snapshot.dailies}
+    sizes["long_term"] = _bytes(snapshot.long_term)
+    return {**sizes, "all": sum(sizes.values())}
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))  # what is no text is refused by the tape
 
 
 def spelled(versions: Iterable[int]) -> str:

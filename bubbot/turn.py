@@ -81,6 +81,13 @@ class Turn:
     may_schedule: bool = True
     runs_command: bool = False
 
+    @property
+    def has_power_over_other_chats(self) -> bool:
+        """True if an owner asks in person, in a direct chat: elsewhere others read along, and what they write reaches
+        the model that calls the tools."""
+        asked_alone = all(one.inbound.direct and one.inbound.origin != SCHEDULED for one in self.inbounds)
+        return self.role.at_least(Role.OWNER) and asked_alone
+
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
         """Opens a new window once the running step's results are on the tape (T7)."""
         self.after_results.append((name, state))

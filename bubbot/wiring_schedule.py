@@ -49,8 +49,8 @@ class Timekeeping:
         return await self._line(inbound.channel).gate.accept(inbound, also) is not None
 
     async def tell(self, standing: Standing, key: str, facts: Sequence[TapeEntry]) -> None:
-        """Says that a job was missed, with its facts in the same transaction."""
-        place, line = standing.job.target, self._line(standing.job.target.channel)
+        """Tell the chat in which a job was made that it was missed, with its facts in the same transaction."""
+        place, line = standing.job.place, self._line(standing.job.place.channel)
         out = Outbound(place.channel, place.chat, missed_text(standing, self.texts), place.thread)
         parts = tuple(line.link.parts(out))
         await line.deliver(await line.outbox.say(standing.job.session, key, parts, {SCHEDULE_TAPE: facts}))

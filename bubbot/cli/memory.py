@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from bubbot.channel import replace_controls
 from bubbot.cli.files import output
 from bubbot.cli.memory_change import ForgetMemory, ImportedNote, ImportMemory, RestoreMemory, SaveMemory
-from bubbot.cli.memory_files import read_memory
+from bubbot.cli.memory_files import FILE_LIMIT, read_memory
 from bubbot.cli.output import show
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_names import not_of_the_system, service, session_of, tape_name
@@ -87,7 +87,7 @@ async def _save(made: Setup, args: argparse.Namespace) -> int:
 
 
 def _given(text: str) -> str:
-    raw = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    raw = sys.stdin.buffer.read(FILE_LIMIT) if text == "-" else text.encode("utf-8", "surrogateescape")
     try:
         given = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.cli.tape_names import no_open_turn, not_of_the_system, service, session_named, session_of, tape_name
 from bubbot.cli.writing import Desk, Told
-from bubbot.errors import ConfigError, EntryNotFound
+from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
 from bubbot.memory import MemoryZone
 from bubbot.tape.service import session_tape
 from bubbot.views.memory import DailyNote, MemorySnapshot
@@ -83,7 +83,10 @@ async def _opened(desk: Desk, wanted: str, *, new: bool = False) -> AsyncIterato
         if new:
             await tape.ensure_bootstrap_anchor()
         zone, days = ZoneInfo(desk.settings.bot.timezone), desk.settings.memory.retention_days
-        yield MemoryZone(tape, now=now, zone=zone, retention_days=days)
+        try:
+            yield MemoryZone(tape, now=now, zone=zone, retention_days=days)
+        except MemoryTooLarge as error:
+            raise ConfigError(str(error)) from error
 
 
 async def save(desk: Desk, given: SaveMemory) -> Told:
@@ -129,13 +132,13 @@ async def take(desk: Desk, given: ImportMemory) -> Told:
             )
         await zone.adopt(MemorySnapshot(long_term=given.long_term, dailies=notes))
         after = await zone.read()
-        oldest = (zone.today() - timedelta(days=days)).isoformat()
+        oldest, last = (zone.today() - timedelta(days=days)).isoformat(), zone.last_day()
     told = _change(before, after, given.session)
     if given.left_out:
         told += f"Left out: {', '.join(given.left_out)}.\n"
-    if old := [note.date for note in after.dailies if note.date < oldest]:
+    if old := [note.date for note in after.dailies if not oldest <= note.date <= last]:
         told += (
-            f"{len(old)} of the {len(after.dailies)} notes are older than {days} days: "
+            f"{len(old)} of the {len(after.dailies)} notes are of days more than {days} days ago or ahead: "
             "they leave the newest version when the session is next opened, and stay in this one. "
             "To keep them, set retention_days under [memory] first.\n"
         )

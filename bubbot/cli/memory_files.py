@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.settings_sources import read_text
-from bubbot.views.memory import DailyNote, MemorySnapshot, iso_day
+from bubbot.views.memory import DailyNote, MemorySnapshot, iso_day, plain_headings
 
 FILE_LIMIT = 4_000_000
 """The largest file, in bytes."""
@@ -45,7 +45,7 @@ def parsed(text: str) -> MemorySnapshot:
     while body and not body[0].strip():
         body.pop(0)
     if body[:1] == [_LONG_TERM]:
-        long_term = _tidy("\n".join(body[1:]))
+        long_term = plain_headings(_tidy("\n".join(body[1:])))
     elif _tidy("\n".join(body)) in ("", "Nothing is remembered."):
         long_term = ""
     else:  # somebody's own page that happens to begin like ours
@@ -74,7 +74,7 @@ def _days(lines: list[str]) -> tuple[DailyNote, ...]:
             notes[day] = []
         elif day:
             notes[day].append(line)
-    kept = {name: _tidy("\n".join(text)) for name, text in notes.items()}
+    kept = {name: plain_headings(_tidy("\n".join(text))) for name, text in notes.items()}
     return tuple(DailyNote(name, kept[name]) for name in sorted(kept) if kept[name])
 
 

@@ -76,7 +76,7 @@ def book_of(tape: TapeService, settings: Settings) -> ScheduleBook:
 def changes_of(book: ScheduleBook, session: str = "") -> Changes:
     """Changes by whoever sits at the terminal: the owner of everything."""
     place = place_named(session) if session else NOWHERE
-    asker = Asker(Maker(place.channel, TERMINAL), Role.OWNER, place)
+    asker = Asker(Maker(place.channel, TERMINAL), Role.OWNER, place, owns_all=True)
     return Changes(book.state, asker, now(), new_id, book.limits, book.zone)
 
 
@@ -90,6 +90,9 @@ def _changed(book: ScheduleBook, asked: ChangeSchedule) -> tuple[str, Sequence[T
     if asked.action == "add":
         job, facts = made.add(what)
         return teller.made("job_added", job, made), facts
+    if asked.action == "resume" and not asked.job:
+        facts = made.resume_waiting()
+        return f"{len(facts)} jobs go on from the present; what fired before does not fire again.", facts
     standing = made.find(asked.job)
     if asked.action == "edit":
         job, facts = made.edit(standing, what)

@@ -20,6 +20,7 @@ from bubbot.doctor.disk import check_disk, check_file_system
 from bubbot.doctor.finding import Finding
 from bubbot.doctor.guard import guarded
 from bubbot.doctor.home import check_home, check_lock
+from bubbot.doctor.jobs import check_jobs
 from bubbot.doctor.limits import check_files, check_memory
 from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.doctor.ports import check_ports
@@ -120,6 +121,7 @@ class _Examination:
             running = any(one.id == "lock.held" for one in about_lock)
             stuck = partial(check_stuck, home, now=self._now, running=running, pid=home.holder() if running else None)
             yield from guarded("what is open", stuck)
+            yield from guarded("the schedule", partial(check_jobs, home, now=self._now))
             yield from guarded("the quarantine", partial(check_quarantine, home))
             if self.settings is not None:
                 yield from guarded("the answers", partial(check_answers, home, self.settings, now=self._now))

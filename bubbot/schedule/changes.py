@@ -12,7 +12,7 @@ from typing import Any
 
 from bubbot.channel import Role
 from bubbot.schedule.cron import Cron
-from bubbot.schedule.plan import Quiet, next_times
+from bubbot.schedule.plan import Quiet, clock_fact, next_times, waits_for_clock
 from bubbot.schedule.refusal import refused
 from bubbot.schedule.when import At, Every, When, parse_when, upcoming, zone_named
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -55,12 +55,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who wants something, in which role, from where. `nested`: within a scheduled turn that may not schedule."""
+    """Who wants something, in which role, from where.
+
+    Attributes:
+        nested: within a scheduled turn that may not schedule.
+        owns_all: an owner in a direct chat or at the terminal, who alone has power over the jobs of other chats.
+    """
 
     by: Maker
     role: Role
     place: Place
     nested: bool = False
+    owns_all: bool = False
 
     @property
     def session(self) -> str:
@@ -71,7 +77,7 @@ class Asker:
 AS_PLANNED = ("reason_once", "reason_until", "reason_runs")
 """Why jobs end that did what they were to do."""
 OWNERS_ONLY = ("to", "nested", "urgent")
-"""What only owners set."""
+"""What only owners set, and only where nobody else reads along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class Changes:
     """The deployment's zone, for chats that have none of their own."""
 
     def find(self, wanted: str) -> Standing:
-        """The job with this id, or its beginning, or this name. Only owners find what belongs to another chat."""
+        """The job with this id, or its beginning, or this name. Only who `owns_all` finds those of other chats."""
         seen = [one for one in self.state.jobs.values() if self._sees(one.job)]
         word = wanted.strip()
         named = [one for one in seen if one.job.id == word or (word and one.job.name == word)]
@@ -99,9 +105,11 @@ class Changes:
         return found[0]
 
     def listed(self, *, every: bool = False, over: bool = False) -> list[Standing]:
-        """The jobs of this chat; of all chats for owners who ask for `every` one. What has ended as it should is left
-        out, unless it is to be shown what is `over`."""
-        whole = every and self.asker.role is Role.OWNER
+        """List the jobs of this chat; of all chats if who `owns_all` asks for `every` one. What has ended as it should is
+        left out, unless it is to be shown what is `over`."""
+        if every and self.asker.role is Role.OWNER and not self.asker.owns_all:
+            raise refused("jobs_not_here")
+        whole = every and self.asker.owns_all
         found = list(self.state.jobs.values()) if whole else self.state.of(self.asker.session)
         return [one for one in found if over or one.status != "over" or one.reason not in AS_PLANNED]
 
@@ -123,7 +131,7 @@ class Changes:
         """A job with other fields. Whoever changes it answers for it from now on."""
         self._may_schedule()
         kept = replace(standing.job, by=self.asker.by)
-        if self.asker.role is not Role.OWNER:  # what an owner allowed was allowed to that owner's job
+        if not self.asker.owns_all:  # what an owner allowed was allowed to that owner's job, as it was
             kept = replace(kept, to=None, granted=None, nested=False, urgent=False)
         job = self._made(kept, what, fresh=False)
         if replace(job, since=standing.job.since, by=standing.job.by) == standing.job and standing.status == "on":
@@ -142,10 +150,17 @@ class Changes:
         self._may_schedule()
         if standing.status == "over":
             raise self._not_on(standing)
+        if waits_for_clock(standing, self.now):
+            return [clock_fact(standing, self.now)]
         if standing.status == "on":
             raise refused("job_not_paused", job=standing.job.id)
         data = {"job": standing.job.id, "by": maker_data(self.asker.by), "since": timestamp(self.now)}
         return [event(RESUMED, data)]
+
+    def resume_waiting(self) -> list[TapeEntry]:
+        """Let every job that waits for a clock that was ahead go on from the present."""
+        waiting = [one for one in self.state.jobs.values() if self._sees(one.job) and waits_for_clock(one, self.now)]
+        return [clock_fact(one, self.now) for one in waiting]
 
     def remove(self, standing: Standing) -> list[TapeEntry]:
         """The job is gone; what it did stays on the tapes."""
@@ -182,7 +197,7 @@ class Changes:
         return next_times(Standing(job, self.now, runs=known.runs if known else 0), self.now, count)
 
     def _sees(self, job: Job) -> bool:
-        return self.asker.role is Role.OWNER or job.session == self.asker.session
+        return self.asker.owns_all or job.session == self.asker.session
 
     def _may_schedule(self) -> None:
         if self.asker.nested:
@@ -196,7 +211,7 @@ class Changes:
     def _made(self, job: Job, what: Mapping[str, Any], *, fresh: bool) -> Job:
         """The job with what is given; everything is checked together."""
         mine = [name for name in OWNERS_ONLY if what.get(name)]
-        if mine and self.asker.role is not Role.OWNER:
+        if mine and not self.asker.owns_all:
             raise refused("job_owner_only", names=", ".join(mine))
         job = _with_what(job, what, fresh=fresh)
         job = _with_options(job, what)

@@ -2,7 +2,8 @@
 
 Sunday is 0 and 7; where both day fields are restricted, either of them is enough; a field that begins with `*` counts as
 not restricted. A job that names its hours runs once for each time of day, also when the clock is changed; one for every
-hour follows the hours that really pass.
+hour follows the hours that really pass: times that are skipped in spring are nothing to it, and those that are repeated
+in autumn come twice.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Cron:
     def next(self, after: datetime, zone: tzinfo) -> datetime | None:
         """The first instant after this one, in UTC; None where there is none within `HORIZON` years."""
         for wall in self.walls(wall_of(after, zone)):
-            if (instant := comes(wall, zone)) > after:
+            if (instant := comes(wall, zone)) > after and not (self.every_hour and wall_of(instant, zone) != wall):
                 found: datetime | None = instant
                 break
         else:

@@ -23,8 +23,8 @@ from bubbot.errors import BubbotError, ConfigError
 from bubbot.schedule.book import ScheduleBook
 from bubbot.schedule.changes import SCHEDULE_TAPE, quiet_of
 from bubbot.schedule.cron import instant_text
-from bubbot.schedule.firing import fired, firing_inbound
-from bubbot.schedule.plan import Plan, plan
+from bubbot.schedule.firing import due_of, fired, firing_inbound
+from bubbot.schedule.plan import Plan, clock_fact, plan, waits_for_clock
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.views.schedule import NOT_RUN, OVER, PAUSED, SKIPPED, Maker, Standing
 
@@ -83,6 +83,7 @@ class Keeper:
         try:
             self._book.on_change(self._changed)
             self._changed(self._book.state.jobs)
+            await self._follow_clock()
             while True:
                 await self._sleep(HEARTBEAT)
                 await self.beat()
@@ -95,12 +96,31 @@ class Keeper:
 
     async def beat(self) -> None:
         """Looks at the clock, and again at jobs whose firing failed."""
+        await self._follow_clock()
         again, self._again = self._again, set()
         for job_id in again:
             await self.look(job_id)
         await self._book.mark()
         if self._scheduler is not None:
             self._scheduler.wakeup()
+
+    async def _follow_clock(self) -> None:
+        """Let jobs go on from the present that the clock has left behind: it was ahead, and was set back."""
+        now = self._book.now()
+        waiting = [one for one in self._book.state.jobs.values() if waits_for_clock(one, now)]
+        if not waiting:
+            return
+        furthest = instant_text(max(one.covered for one in waiting))
+        log.warning(
+            "the clock was ahead: %d jobs were done up to %s and go on from the present; what fired does not fire again",
+            len(waiting),
+            furthest,
+            extra={"action": "schedule.clock", "jobs": len(waiting), "until": furthest},
+        )
+        try:
+            await self._book.write([clock_fact(one, now) for one in waiting])
+        except BubbotError as error:  # tried again at the next beat
+            log.warning("jobs could not go on: %s", error, extra={"action": "schedule.clock"})
 
     async def look(self, job_id: str) -> None:
         """Does what is to be done about a job now. What fails is tried again at the next beat."""
@@ -138,7 +158,7 @@ class Keeper:
         job = standing.job
         fact, inbound = fired(job, mark), firing_inbound(job, mark, by, self._book.now())
         try:
-            await self._fire(inbound, {SCHEDULE_TAPE: [fact]})
+            is_new = await self._fire(inbound, {SCHEDULE_TAPE: [fact]})
         except ConfigError as error:
             detail = {"job": job.id, "reason": "reason_channel_gone", "detail": job.place.channel}
             bot = {"channel": "", "id": "", "name": "", "roles": []}
@@ -147,7 +167,18 @@ class Keeper:
                 [fact, event(NOT_RUN, {**detail, "mark": mark}), event(PAUSED, {**detail, "by": bot})]
             )
             return
-        self._book.take([fact])
+        if is_new or "!" in mark:
+            self._book.take([fact])
+        else:
+            await self._fired_before(job.id, mark)
+
+    async def _fired_before(self, job_id: str, mark: str) -> None:
+        """Pass over an instant that fired before: in another process, or by a clock that was ahead."""
+        await self._book.load()
+        known, instant = self._book.state.jobs.get(job_id), due_of(mark)
+        if known is not None and known.covered < instant:
+            data = {"job": job_id, "first": mark, "last": mark, "reason": "reason_fired_before"}
+            await self._book.write([event(SKIPPED, data, key=f"skipped-again:{job_id}@{mark}")])
 
     async def _over(self, standing: Standing, planned: Plan) -> None:
         over = event(OVER, {"job": standing.job.id, "reason": planned.over, "detail": planned.detail})

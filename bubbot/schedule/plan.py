@@ -10,12 +10,24 @@ from bubbot.errors import ScheduleRefused
 from bubbot.schedule.clock import comes, wall_of
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.when import At, When, newest, stored_when, zone_named
+from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.query import moment
-from bubbot.views.schedule import Job, Standing
+from bubbot.views.schedule import CLOCK, Job, Standing
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 LATE_AFTER = timedelta(minutes=2)
 """What is later than this was missed: it is caught up with as the job says, and told to be late."""
+
+
+def waits_for_clock(standing: Standing, now: datetime) -> bool:
+    """Return true if a job is done up to an instant that the clock has still to reach: it was ahead, and was set back."""
+    return standing.status == "on" and standing.covered > now + LATE_AFTER
+
+
+def clock_fact(standing: Standing, now: datetime) -> TapeEntry:
+    """Make the fact that a job goes on from the present. What fired before is known by its key and does not fire again."""
+    data = {"job": standing.job.id, "covered": timestamp(standing.covered), "since": timestamp(now)}
+    return event(CLOCK, data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from bubbot.stores.sqlite_index_schema import Covered, belongs, covered
 from bubbot.stores.sqlite_index_tokens import deletions, document, grams, kind_token, tape_token
+from bubbot.tape.entry import sender_name
 from bubbot.tape.index import SYSTEM
 from bubbot.tape.query import fold_text
 
@@ -23,7 +24,7 @@ _PAGES = 500  # merged at a time
 KNOWN = 50_000
 """Terms whose number is kept in memory."""
 _ROWS = (
-    "SELECT seq, entries.tape, name_of.name, kind, payload, chain FROM entries "
+    "SELECT seq, entries.tape, name_of.name, kind, payload, meta, chain FROM entries "
     "JOIN tapes AS name_of ON name_of.tape = entries.tape WHERE seq > ? ORDER BY seq LIMIT ?"
 )
 
@@ -79,10 +80,10 @@ class Filler:
         terms: Counter[str] = Counter()
         shares: Counter[str] = Counter()
         texts = found.texts
-        for seq, tape, name, kind, payload, _ in rows:
+        for seq, tape, name, kind, payload, meta, _ in rows:
             if payload is None or name.startswith(SYSTEM):
                 continue
-            text = text_of(payload)
+            text = text_of(payload, meta)
             tokens, words = document(fold_text(text))
             marks = (tape_token(tape), kind_token(kind))
             bodies.append((seq, " ".join((*tokens, *marks))))
@@ -97,7 +98,7 @@ class Filler:
                 "INSERT INTO share VALUES (?, ?) ON CONFLICT (token) DO UPDATE SET entries = entries + excluded.entries",
                 shares.items(),
             )
-            self.index.execute("UPDATE state SET position = ?, chain = ?, texts = ?", (rows[-1][0], rows[-1][5], texts))
+            self.index.execute("UPDATE state SET position = ?, chain = ?, texts = ?", (rows[-1][0], rows[-1][6], texts))
             self.index.execute("COMMIT")
         except BaseException:
             self._known.clear()
@@ -130,11 +131,12 @@ class Filler:
             known.clear()
 
 
-def text_of(payload: str) -> str:
-    """Every string value of a stored payload, a line each, as `TapeEntry.text` has them."""
+def text_of(payload: str, meta: str) -> str:
+    """What a stored entry says, a line each, as `TapeEntry.said` has it."""
     try:
-        return "\n".join(_strings(json.loads(payload)))
-    except (ValueError, RecursionError):
+        named = sender_name(json.loads(meta)) if '"sender"' in meta else []
+        return "\n".join([*_strings(json.loads(payload)), *named])
+    except (ValueError, RecursionError, TypeError, AttributeError):
         return ""  # whoever reads the damaged entry is told
 
 

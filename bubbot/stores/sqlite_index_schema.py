@@ -10,7 +10,7 @@ from pathlib import Path
 
 APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
-VERSION = 2
+VERSION = 3
 """A file of another version is made anew; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure counts up: an older index holds words that were erased."""

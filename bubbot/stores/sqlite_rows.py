@@ -135,7 +135,7 @@ def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     if number is None or not spans or (query.limit is not None and query.limit <= 0):
         return ()
     chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]
-    passes = matcher(query) if query.text else None
+    passes = matcher(query) if query.text or query.said else None
     found: list[TapeEntry] = []
     for chunk in chunks[::-1] if query.newest else chunks:
         # Closed here and now, whatever is raised: an open cursor would keep the connection at an old state.
@@ -153,7 +153,7 @@ def _take(
     for row in rows:
         if query.limit is not None and len(found) >= query.limit:
             return
-        if passes is not None and not passes.may_hold(row[4]):
+        if passes is not None and not passes.may_hold(row[4], row[5]):
             check(query.tape, row)
             continue
         entry = from_row(query.tape, row)
@@ -162,7 +162,7 @@ def _take(
 
 
 def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, list[Any]]:
-    """Everything but the text filter, which only Python can decide."""
+    """Everything but the filters on texts, which only Python can decide."""
     where = ["tape = ?"]
     values: list[Any] = [tape]
     bounds = []
@@ -188,7 +188,7 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
     sql = f"{READ} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
     if query.newest:
         sql += " DESC"
-    if query.limit is not None and not query.text:
+    if query.limit is not None and not (query.text or query.said):
         sql += " LIMIT ?"
         values.append(min(query.limit, _LARGEST))
     return sql, values

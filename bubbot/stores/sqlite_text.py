@@ -40,7 +40,7 @@ class Stop:
 
 def looks_at_texts(query: TapeQuery) -> bool:
     """Whether the query is one for this file."""
-    return bool(query.text) or isinstance(query.part, Proposed | Unindexed)
+    return bool(query.text or query.said) or isinstance(query.part, Proposed | Unindexed)
 
 
 def search(
@@ -88,13 +88,13 @@ def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -
     if isinstance(query.part, Proposed):
         rows = _rows(conn, query, number, index.alike(number, fold_text(query.part.text), query.kinds))
         return tuple(_passing(query, rows, query.limit))
-    if not isinstance(query.part, Whole):
+    if not isinstance(query.part, Whole) or not query.said:  # of meta the index knows the sender's name alone
         return find(conn, query)
     return _holding(conn, query, number, index)
 
 
 def _holding(conn: sqlite3.Connection, query: TapeQuery, number: int, index: TapeIndex) -> tuple[TapeEntry, ...]:
-    positions = index.holding(number, fold_text(query.text), query.kinds, newest=query.newest)
+    positions = index.holding(number, fold_text(query.said), query.kinds, newest=query.newest)
     if positions is None:
         return find(conn, query)
     tail = replace(query, part=_tail(conn, number, index))
@@ -122,7 +122,9 @@ def _tail(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> Spans:
 
 def _passing(query: TapeQuery, rows: Iterable[tuple[Any, ...]], limit: int | None) -> Iterator[TapeEntry]:
     passes = matcher(query)
-    found = (entry for row in rows if passes.may_hold(row[4]) and passes.passes(entry := from_row(query.tape, row)))
+    found = (
+        entry for row in rows if passes.may_hold(row[4], row[5]) and passes.passes(entry := from_row(query.tape, row))
+    )
     return islice(found, limit)
 
 

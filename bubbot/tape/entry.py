@@ -186,8 +186,12 @@ class TapeEntry:
         return _assembled((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
 
     def text(self) -> str:
-        """Every string value of the payload, a line each: what a text search looks at."""
-        return "\n".join(_strings(self.payload))
+        """Every string value of payload and meta, a line each (T9)."""
+        return "\n".join([*_strings(self.payload), *_strings(self.meta)])
+
+    def said(self) -> str:
+        """What people look for: every string value of the payload, and the shown name of the sender, a line each."""
+        return "\n".join([*_strings(self.payload), *sender_name(self.meta)])
 
 
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
@@ -208,6 +212,13 @@ def _seal(value: Any) -> Any:
     if type(value) is dict:
         return MappingProxyType({name: _seal(item) for name, item in value.items()})
     return tuple([_seal(item) for item in value]) if type(value) is list else value
+
+
+def sender_name(meta: JsonObject) -> list[str]:
+    """The shown name of the sender that a meta names; nothing if it names none."""
+    sender = meta.get("sender")
+    name = sender.get("name") if isinstance(sender, Mapping) else None
+    return [name] if isinstance(name, str) and name else []
 
 
 def _strings(value: Any) -> list[str]:

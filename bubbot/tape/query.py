@@ -85,7 +85,9 @@ class TapeQuery:
     `part` cuts the tape; the filters choose within it, all of them together; then order; then `limit`.
     `kinds`: any of these. `names`: an anchor or event has to have one of these names; other kinds pass.
     `keys`: any of these. `since`, `until`: aware datetimes, both included; undated entries do not match.
-    `text`: exact substring of the entry's texts after NFKC and casefold. `newest`: newest first.
+    `text`: exact substring after NFKC and casefold of the texts of payload and meta, a line each. `said`: the same of
+    what people look for, which is the payload and the sender's shown name (`TapeEntry.said`); a search index knows it.
+    `newest`: newest first.
     A `part` whose anchor is missing raises `AnchorNotFound`, or is empty where `missing` says so.
     """
 
@@ -97,6 +99,7 @@ class TapeQuery:
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
+    said: str = ""
     newest: bool = False
     limit: int | None = None
     missing: Literal["error", "empty"] = "error"
@@ -204,18 +207,17 @@ class Matcher:
 
     query: TapeQuery
     needle: str
+    said: str = ""
 
-    def may_hold(self, stored: object) -> bool:
-        """Whether the JSON text of a payload may hold what is looked for: to be asked before it is decoded.
+    @property
+    def reads_texts(self) -> bool:
+        """True if a filter looks at texts."""
+        return bool(self.needle or self.said)
 
-        A text without quotes, backslashes and control characters stands in the JSON as it stands in the value;
-        where JSON has an escape it does not tell what its neighbours become when they are folded.
-        """
-        if not self.needle or not isinstance(stored, str) or _ESCAPED.search(self.needle) or "\\u" in stored:
-            return True
-        if stored.isascii():
-            return self.needle in stored.lower()
-        return "\\" in stored or self.needle in fold_text(stored)
+    def may_hold(self, payload: object, meta: object) -> bool:
+        """Return false if neither JSON text can hold what is looked for: to be asked before they are decoded."""
+        wanted = (self.needle, self.said)
+        return all(not one or _may_hold(payload, one) or _may_hold(meta, one) for one in wanted)
 
     def passes(self, entry: TapeEntry) -> bool:
         """Whether every filter accepts the entry."""
@@ -230,12 +232,27 @@ class Matcher:
             at = moment(entry.date)
             if at is None or (query.since and at < query.since) or (query.until and at > query.until):
                 return False
-        return not self.needle or self.needle in fold_text(entry.text())
+        if self.needle and self.needle not in fold_text(entry.text()):
+            return False
+        return not self.said or self.said in fold_text(entry.said())
+
+
+def _may_hold(stored: object, needle: str) -> bool:
+    """Return false if the JSON text cannot hold the folded needle.
+
+    A text without quotes, backslashes and control characters stands in the JSON as it stands in the value;
+    where JSON has an escape it does not tell what its neighbours become when they are folded.
+    """
+    if not isinstance(stored, str) or _ESCAPED.search(needle) or "\\u" in stored:
+        return True
+    if stored.isascii():
+        return needle in stored.lower()
+    return "\\" in stored or needle in fold_text(stored)
 
 
 def matcher(query: TapeQuery) -> Matcher:
-    """The query's filters with its text normalised once."""
-    return Matcher(query, fold_text(query.text))
+    """The query's filters with its texts normalised once."""
+    return Matcher(query, fold_text(query.text), fold_text(query.said))
 
 
 @dataclass(frozen=True, slots=True)

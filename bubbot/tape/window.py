@@ -71,7 +71,7 @@ class LiveWindow:
 
 def _is_standing(query: TapeQuery) -> bool:
     """Whether `_continued` can tell what becomes of its answer, and few others are like it."""
-    if query.text or query.keys or query.since or query.until:
+    if query.text or query.said or query.keys or query.since or query.until:
         return False
     match query.part:
         case Window():

@@ -203,6 +203,10 @@ _MEMORY: dict[str, Sentence] = {
         "\nThe note of this day is now {size} bytes, and every prompt carries it; {advised} are plenty. "
         "Add only what matters."
     ),
+    "memory_too_large": "{what} would have {size} bytes, and may have {limit}: shorten it. Nothing was saved.",
+    "too_large_long_term": "long-term memory",
+    "too_large_note": "the note of {day}",
+    "too_large_all": "all of memory together",
     "note_added": "Added to the notes of {day} as {version}.",
     "note_goes": {
         "one": " Notes are kept for {count} day: these go when old notes are next cleared away.",

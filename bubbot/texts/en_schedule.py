@@ -103,7 +103,10 @@ _CHANGES: dict[str, Sentence] = {
     "job_command": "{given!r} is no command: it begins with a comma, such as ,memory.show",
     "job_too_many": "there are {number} jobs here already, and no more than that may be; ,schedules lists them",
     "job_from_schedule": "a scheduled turn may not schedule anything, unless the job allows it",
-    "job_owner_only": "only an owner may set {names}",
+    "job_owner_only": "only an owner may set {names}, in a direct chat with me or with `bubbot schedule`",
+    "jobs_not_here": (
+        "the jobs of other chats are nothing for this one: ask in a direct chat with me, or run `bubbot schedule list`"
+    ),
     "job_forever": "a job that comes more often than every {minutes} minutes needs an end: until= or runs=",
     "job_no_session": "there is no conversation {session}: write channel:chat, such as telegram:42",
     "job_quiet_form": "I do not understand {given!r} as quiet hours; write 22:00-07:00, or none",
@@ -141,6 +144,7 @@ _SHOWN: dict[str, Sentence] = {
     "h_changed": "changed by {by}",
     "h_paused": "paused by {by} ({reason})",
     "h_resumed": "resumed by {by}",
+    "h_clock": "went on from the present: the clock had been ahead",
     "h_removed": "removed by {by}",
     "h_fired": "fired, due {instant}",
     "h_asked": "fired because {by} asked for it",
@@ -181,6 +185,7 @@ _TOLD: dict[str, Sentence] = {
     "reason_revoked": "whoever made it may no longer speak here",
     "reason_grant": "whoever granted where it goes is no owner any more",
     "reason_asked": "asked for",
+    "reason_fired_before": "it had fired before, by a clock that was ahead",
     "reason_catch_up": "missed, and not to be caught up with",
     "reason_restored": "its time passed before this home was restored from a backup and released",
     "reason_broken": "it cannot be understood any more: {detail}",

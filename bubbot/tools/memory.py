@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from bubbot.errors import EntryNotFound, ToolRetry
+from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.memory import MemoryZone, spelled
 from bubbot.texts import Texts
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
@@ -46,7 +47,9 @@ class DailyArgs(ToolArgs):
 class RecallArgs(ToolArgs):
     """Arguments of `memory.recall`."""
 
-    query: str = Field("", description="Words to look for, as they stand in the text; everything where left out")
+    query: str = Field(
+        "", description="Words to look for, in any order, spelling mistakes forgiven, or a date; everything if empty"
+    )
     days: int = Field(7, ge=0, le=36_500, description="How many days before today to look through")
 
 
@@ -83,7 +86,8 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
         raise ToolRetry("content is empty; memory.forget removes lines, memory.clear removes everything")
     zone = _zone(turn)
     before = await zone.read()
-    lost = await zone.save_long_term(args.content)
+    with _told_limits(turn):
+        lost = await zone.save_long_term(args.content)
     after = await zone.read()
     if after.seal_id == before.seal_id:
         return turn.texts.say("memory_same", cited=_cited(after, turn.texts))
@@ -102,9 +106,10 @@ def _daily(retention_days: int) -> Tool:
         """Adds to the notes of a day, today where no date is given: what was done, decided or left open."""
         if not args.content.strip():
             raise ToolRetry("content is empty: give the text to note")
-        zone = _zone(turn)
+        zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
         try:
-            await zone.append_daily(args.content, args.date or None)
+            with _told_limits(turn):
+                await zone.append_daily(args.content, args.date or None)
         except ValueError as error:
             raise ToolRetry(f"date: {error}") from error
         after = await zone.read()
@@ -193,7 +198,8 @@ async def _restore(turn: Turn, args: RestoreArgs) -> str:
     zone = _zone(turn)
     before = await zone.read()
     try:
-        await zone.restore(args.version)
+        with _told_limits(turn):
+            await zone.restore(args.version)
     except EntryNotFound as error:
         raise ToolRetry(str(error)) from error
     after = await zone.read()
@@ -217,6 +223,17 @@ async def _clear(turn: Turn, args: ClearArgs) -> str:
     await zone.clear()
     after = await zone.read()
     return texts.say("cleared", version=_new(after, texts), what=what, way_back=_way_back(before, texts))
+
+
+@contextmanager
+def _told_limits(turn: Turn) -> Iterator[None]:
+    """Say in the language of the chat that a text is too large."""
+    try:
+        yield
+    except MemoryTooLarge as error:
+        names = {"long_term": "too_large_long_term", "all": "too_large_all"}
+        what = turn.texts.say(names.get(error.part, "too_large_note"), day=error.part)
+        raise ToolRetry(turn.texts.say("memory_too_large", what=what, size=error.size, limit=error.limit)) from error
 
 
 def _zone(turn: Turn) -> MemoryZone:

@@ -43,9 +43,11 @@ class _Options(ToolArgs):
     until: str = Field(default="", description="the last day or time, such as 2026-12-31")
     runs: int | None = Field(default=None, description="how often it comes at most")
     budget: str = Field(default="", description="how long it may take, such as 2m")
-    urgent: bool | None = Field(default=None, description="come in quiet hours too (owners only)")
-    nested: bool | None = Field(default=None, description="its turns may schedule too (owners only)")
-    to: str = Field(default="", description="another chat that gets the answer, such as telegram:42 (owners only)")
+    urgent: bool | None = Field(default=None, description="come in quiet hours too (owners only, in a direct chat)")
+    nested: bool | None = Field(default=None, description="its turns may schedule too (owners only, in a direct chat)")
+    to: str = Field(
+        default="", description="another chat that gets the answer, such as telegram:42 (owners only, in a direct chat)"
+    )
 
     def given(self) -> dict[str, Any]:
         """What was given, lengths of time in seconds. Raises `ScheduleRefused`."""
@@ -109,7 +111,7 @@ class JobArgs(ToolArgs):
 class ListArgs(ToolArgs):
     """What `schedule.list` takes."""
 
-    every: bool = Field(default=False, description="those of all chats (owners only)")
+    every: bool = Field(default=False, description="those of all chats (owners only, in a direct chat)")
     over: bool = Field(default=False, description="those too that have come to their end")
 
 
@@ -145,7 +147,8 @@ def schedule_tools(book: ScheduleBook) -> list[Tool]:
         by = Maker(asked.channel, sender.id, sender.name, tuple(sender.roles))
         place = Place(asked.channel, asked.chat, asked.thread, asked.direct, asked.space)
         state = book.state.after(turn.tape.staged(SCHEDULE_TAPE))
-        asker = Asker(by, turn.role, place, nested=not turn.may_schedule)
+        owns_all = turn.has_power_over_other_chats
+        asker = Asker(by, turn.role, place, nested=not turn.may_schedule, owns_all=owns_all)
         return Changes(state, asker, turn.now(), book.new_id, book.limits, book.zone)
 
     def teller(turn: Turn) -> Teller:
@@ -194,7 +197,8 @@ def _looking(book: ScheduleBook, changes: Any, teller: Any) -> list[Tool]:
     @tool("schedule.list", commands=("schedules",))
     async def schedule_list(turn: Turn, args: ListArgs) -> str:
         """List the jobs of this chat with their next times."""
-        jobs: list[Standing] = changes(turn).listed(every=args.every, over=args.over)
+        with _mendable(turn):
+            jobs: list[Standing] = changes(turn).listed(every=args.every, over=args.over)
         text: str = teller(turn).listed(jobs, turn.session)
         return text
 

@@ -10,7 +10,6 @@ from typing import Literal
 from pydantic import Field
 
 from bubbot.budget import COST, TOKENS, Plan
-from bubbot.channel import Role
 from bubbot.model import NANO
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.texts import Texts
@@ -154,8 +153,7 @@ def usage_tool(ledger: Ledger) -> Tool:
     async def session_usage(turn: Turn, args: UsageArgs) -> str:
         """Say what models were asked here and what that cost; to the owner, in a direct chat, everything."""
         chat = ":".join(turn.session.split(":", 2)[:2])
-        # In a group others read along: they are not shown what goes on elsewhere.
-        everything = turn.role.at_least(Role.OWNER) and all(one.inbound.direct for one in turn.inbounds)
+        everything = turn.has_power_over_other_chats
         found = await ledger.spending(args.period, "" if everything else chat)
         words = BY if everything else ("model", "day")
         by = [word for word in words if word != "day" or args.period != "day"]

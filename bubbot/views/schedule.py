@@ -29,9 +29,10 @@ SKIPPED = "schedule/skipped"
 RAN = "schedule/ran"
 FAILED = "schedule/failed"
 NOT_RUN = "schedule/refused"
+CLOCK = "schedule/clock"
 MARK = "schedule/mark"
 
-LASTING = (ADDED, CHANGED, PAUSED, RESUMED, REMOVED, OVER, CHAT)
+LASTING = (ADDED, CHANGED, PAUSED, RESUMED, REMOVED, OVER, CHAT, CLOCK)
 """What is said of a job by people, or once in its life: read whole at every start."""
 PASSING = (ASKED, FIRED, SKIPPED, RAN, FAILED, NOT_RUN)
 """What happens at each firing: read from the newest mark on."""
@@ -217,6 +218,8 @@ def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
     if name == RESUMED:
         since = moment(data["since"]) or known.covered
         return replace(known, status="on", reason="", detail="", failures=0, covered=max(known.covered, since))
+    if name == CLOCK:  # the clock was ahead: what it did then is kept by the keys of the firings
+        return replace(known, covered=moment(data["since"]) or known.covered)
     if name == OVER:
         return replace(known, status="over", reason=data["reason"], detail=data.get("detail", ""))
     if name == ASKED:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import Matcher, Proposed, Spans, TapeQuery, Unindexed, Zone, fold_text, matcher
 from bubbot.tape.view import Found
@@ -109,7 +109,7 @@ class SearchView:
             return ()
         base = self._base(tape)
         return (
-            *(replace(base, kinds=group, text=self.text.strip(), limit=self.reach) for group in self._groups()),
+            *(replace(base, kinds=group, said=self.text.strip(), limit=self.reach) for group in self._groups()),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
             TapeQuery(tape, Zone(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
         )
@@ -360,7 +360,7 @@ class _Sieve:
         elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
             kept, own = {}, kept
         skip = _STRUCTURE.get(entry.kind, frozenset())
-        return "\n".join(_strings(kept, skip)), "\n".join(_strings(own, skip))
+        return "\n".join([*_strings(kept, skip), *sender_name(entry.meta)]), "\n".join(_strings(own, skip))
 
 
 def _strings(value: object, skip: frozenset[str]) -> list[str]:

@@ -49,6 +49,11 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
+metas = st.one_of(
+    st.just({}),
+    st.builds(lambda name: {"sender": {"id": "7", "name": name}, "turn": "t1"}, texts),
+    st.dictionaries(st.sampled_from(["sender", "origin"]), json_values, max_size=2),
+)
 spans = st.tuples(small_ids, small_ids | st.none())
 recalls = st.lists(st.tuples(small_ids, small_ids), max_size=2)
 
@@ -69,7 +74,7 @@ def entries(draw: st.DrawFn, keys: st.SearchStrategy[str | None]) -> TapeEntry:
             made = event("correction", {"corrects": draw(st.integers(1, 9)), "content": draw(texts)})
         case _:
             made = TapeEntry(draw(st.sampled_from(KINDS)), {"name": draw(json_values), "recalls": draw(json_values)})
-    return replace(made, date=draw(dates), key=draw(keys))
+    return replace(made, date=draw(dates), key=draw(keys), meta=draw(metas))
 
 
 def unkeyed(max_size: int = 12) -> st.SearchStrategy[list[TapeEntry]]:
@@ -114,6 +119,7 @@ def queries(tape: str) -> st.SearchStrategy[TapeQuery]:
         since=rarely(None, st.sampled_from(INSTANTS)),
         until=rarely(None, st.sampled_from(INSTANTS)),
         text=rarely("", texts, st.sampled_from("a1")),
+        said=rarely("", texts, st.sampled_from("a1")),
         newest=st.booleans(),
         limit=st.none() | st.integers(-1, 5),
         missing=st.sampled_from(["error", "empty"]),

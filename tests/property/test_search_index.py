@@ -41,7 +41,9 @@ texts = st.lists(st.tuples(st.sampled_from(PARTS), st.sampled_from(GLUE)), min_s
 def entries(draw: st.DrawFn) -> TapeEntry:
     text = draw(texts)
     match draw(st.integers(0, 5)):
-        case 0 | 1 | 2:
+        case 0:
+            return message("user", text, sender={"id": "7", "name": draw(texts)}, turn="database")
+        case 1 | 2:
             return message("user", text)
         case 3:
             return event(draw(st.sampled_from(["note", "correction", "loop.step"])), {"corrects": 1, "content": text})
@@ -125,13 +127,14 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
 
 
 def queries(tape: str, text: str) -> list[TapeQuery]:
-    query = TapeQuery(tape, text=text)
+    query = TapeQuery(tape, said=text)
     return [
         query,
         replace(query, newest=True, limit=3),
         replace(query, limit=2),
         replace(query, newest=True, kinds=("message", "event")),
         replace(query, kinds=("tool_result",), newest=True, limit=1),
+        TapeQuery(tape, text=text, newest=True, limit=4),
     ]
 
 

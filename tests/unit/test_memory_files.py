@@ -15,9 +15,18 @@ from bubbot.tape.service import TapeService
 from bubbot.views.memory import DailyNote, MemorySnapshot, memory_markdown
 from tests.doubles import SteppingClock
 
-lines = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=20).filter(
-    lambda line: not line.startswith("#")
+HEADINGS = (
+    "# Memory",
+    "## Notes",
+    "## Long-term memory",
+    "### 2026-11-20",
+    "### 2026-11-19",
+    "\\## Notes",
+    "\\\\### 2026-11-20",
+    "## Notes ",
+    "Nothing is remembered.",
 )
+lines = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=20) | st.sampled_from(HEADINGS)
 texts = st.lists(lines, max_size=4).map("\n".join).map(lambda text: text.strip("\n") if text.strip() else "")
 days = st.sampled_from(["2026-11-19", "2026-11-20", "2026-11-21"])
 
@@ -27,6 +36,17 @@ def test_what_was_exported_is_read(long_term: str, notes: dict[str, str], versio
     dailies = tuple(DailyNote(day, notes[day]) for day in sorted(notes))
     memory = MemorySnapshot(version, long_term, dailies=dailies, seal_id=1)
     assert parsed(memory_markdown(memory)).same_content(memory)
+
+
+def test_notes_within_the_long_term_text_stay_there() -> None:
+    """They came back as a daily note, which retention deletes."""
+    memory = MemorySnapshot(1, "# About me\n\n## Notes\n\n### 2026-01-01\n\nMarried.")
+    assert parsed(memory_markdown(memory)).same_content(memory)
+
+
+def test_an_export_of_the_version_before_is_read() -> None:
+    page = "# Memory, version 3\n\n## Long-term memory\n\nLikes tea.\n\n## Notes\n\n### 2026-11-21\n\nSun.\n"
+    assert parsed(page).same_content(MemorySnapshot(3, "Likes tea.", dailies=(DailyNote("2026-11-21", "Sun."),)))
 
 
 def test_headings_within_the_texts_stay_in_them() -> None:

@@ -236,6 +236,40 @@ class TestRecall:
         assert recall(notes(long_term="a\nb\nc"), since=TODAY, query="a\nb") == [("Long-term memory", "a\nb\nc")]
 
 
+class TestRecallFindsAsSearchDoes:
+    memory = notes(
+        ("2026-09-01", "Met Zoë at the café."),
+        ("2026-11-20", "Rain.\nThe database migration went well."),
+        long_term="Likes green tea.\nPrefers short answers.",
+    )
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("migration database", "The database migration went well."),
+            ("databse migration", "The database migration went well."),
+            ("MIGRATION", "The database migration went well."),
+            ("cafe zoe", "Met Zoë at the café."),
+            ("2026-11-20", "Rain.\nThe database migration went well."),
+            ("migration 2026-11-20", "The database migration went well."),
+            ("rain migration", "Rain.\nThe database migration went well."),
+            ("tea green", "Likes green tea."),
+        ],
+    )
+    def test_words_in_any_order_misspelt_without_accents_and_dates(self, query: str, found: str) -> None:
+        assert [text for _, text in recall(self.memory, since=date.min, query=query)] == [found]
+
+    def test_a_day_that_is_named_is_looked_at_however_old_it_is(self) -> None:
+        assert recall(self.memory, since=TODAY, query="2026-09-01") == [("Notes of 2026-09-01", "Met Zoë at the café.")]
+
+    def test_what_is_there_exactly_hides_what_is_only_alike(self) -> None:
+        memory = notes(("2026-11-20", "datebase"), long_term="database")
+        assert recall(memory, since=date.min, query="database") == [("Long-term memory", "database")]
+
+    def test_nothing_is_found_where_a_word_is_missing(self) -> None:
+        assert recall(self.memory, since=date.min, query="database volcano") == []
+
+
 class TestBlock:
     def test_its_sections_come_in_order_with_recent_days_newest_first(self) -> None:
         snapshot = notes(
@@ -250,7 +284,8 @@ class TestBlock:
         assert head.startswith("<memory>\n")
         assert all(name in head for name in ("`memory.save`", "`memory.daily`", "`memory.recall`"))
         assert body == (
-            "## Long-term memory\nLikes tea.\n\n## Today's notes\ntoday\n\n## Recent notes\n"
+            "## Long-term memory\nLikes tea.\n\n## Today's notes\ntoday\n\n## Notes of days to come\n### 2026-11-22\nnot yet\n\n"
+            "## Recent notes\n"
             "### 2026-11-20\nyesterday\n\n### 2026-11-14\na week ago\n</memory>"
         )
 

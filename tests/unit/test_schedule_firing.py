@@ -252,6 +252,67 @@ class TestRights:
             assert (await bot.say(",schedule.pause 0000a1", sender="1", chat="1")).startswith("Paused")
 
     @virtual
+    @pytest.mark.parametrize("by_model", [False, True])
+    async def test_a_group_learns_nothing_of_other_chats_from_its_owner(self, by_model: bool) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"}, groups={"-9"})
+        steps = [calls("schedule.list", every=True), calls("schedule.show", job="0000a1"), says("That is all.")]
+        async with timed(store, Played(*steps), Options(rules=rules)) as bot:
+            await bot.say(",remind at tomorrow 9:00: take the medicine", sender="5", chat="5")
+            group = {"chat": "-9", "direct": False}
+            if by_model:
+                await bot.say("what reminders are there?", sender="1", **group)
+            else:
+                for touch in (
+                    "list every=true",
+                    "show 0000a1",
+                    "history 0000a1",
+                    "edit 0000a1 text=x",
+                    "remove 0000a1",
+                ):
+                    told = await bot.say(f",schedule.{touch}", sender="1", **group)
+                    assert "direct chat" in told or "there is no job 0000a1 here" in told
+            assert "medicine" not in str(await bot.bench.entries("test:-9"))
+            assert "medicine" in await bot.say(",schedules every=true", sender="1", chat="1")
+
+    @virtual
+    @pytest.mark.parametrize("given", ["to=test:5", "urgent=true", "nested=true"])
+    async def test_in_a_group_an_owner_sets_nothing_that_reaches_beyond_it(self, given: str) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, groups={"-9"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            group = {"chat": "-9", "direct": False, "sender": "1"}
+            assert "in a direct chat" in await bot.say(f",remind {given} in 5m: hi", **group)
+            await bot.say(",remind in 5m: hi", **group)
+            assert "in a direct chat" in await bot.say(f",schedule.edit {await bot.job()} {given}", **group)
+            (standing,) = bot.book.state.jobs.values()
+            assert (standing.job.to, standing.job.urgent, standing.job.nested) == (None, False, False)
+
+    @virtual
+    async def test_a_job_has_no_power_over_other_chats_though_an_owner_made_it(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"})
+        model = Played(calls("schedule.list", every=True), says("done"))
+        async with timed(store, model, Options(rules=rules)) as bot:
+            await bot.say(",remind at tomorrow 9:00: take the medicine", sender="5", chat="5")
+            await bot.say(",schedule nested=true in 5m: what is planned?", sender="1", chat="1")
+            await bot.passes(minutes=6)
+            assert bot.texts[-1] == "done"
+            assert "medicine" not in str(await bot.bench.entries("test:1"))
+
+    @virtual
+    async def test_a_missed_job_is_told_where_it_was_made(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1"}, members={"5"})
+        async with timed(store, Played(says("x")), Options(rules=rules), keep=False) as bot:
+            await bot.say(",schedule to=test:5 catch_up=skip in 5m: what of my divorce?", sender="1", chat="1")
+            bot.clock.forward += timedelta(hours=1)
+            bot.start()
+            await bot.passes(minutes=1)
+            assert "divorce" in bot.texts[-1]
+            assert bot.bench.channel.sent[-1].chat == "1"
+
+    @virtual
     async def test_whoever_changes_a_job_answers_for_it(self) -> None:
         store = InMemoryStore()
         rules = admitting(store, owners={"1"}, groups={"-9"})

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+import pytest
+
 from bubbot.channel import Inbound, Role
 from bubbot.schedule.book import ScheduleBook
 from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
@@ -161,6 +163,47 @@ class TestTheClockOnTheWall:
             assert len(bot.texts) == 4
             await bot.passes(minutes=12)
             assert len(bot.texts) == 5
+
+    @virtual
+    @pytest.mark.parametrize("restarted", [False, True])
+    async def test_jobs_go_on_from_the_present_after_a_clock_that_was_ahead(
+        self, restarted: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(",remind 0 * * * *: tea")
+            await bot.passes(hours=1, minutes=1)  # 13:00
+            clock.forward = timedelta(hours=3)
+            await bot.passes(minutes=1)  # 16:02: 14:00 and 15:00 are passed over, 16:00 fires
+            assert [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")] == ["13:00", "16:00"]
+            if restarted:
+                await bot.stop()
+            clock.forward = timedelta()
+            if restarted:
+                bot.book.state = type(bot.book.state)()
+                await bot.book.load()
+                bot.start()
+            await bot.passes(hours=4)
+            fired = [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")]
+            assert fired == ["13:00", "16:00", "14:00", "15:00", "17:00"]
+            assert len(await bot.facts("clock")) == 1
+            assert "go on from the present" in caplog.text
+            (standing,) = bot.book.state.jobs.values()
+            assert standing.runs == 5
+            await bot.book.load()
+            assert bot.book.state.jobs[standing.job.id] == standing
+
+    @virtual
+    async def test_one_command_lets_the_jobs_of_a_clock_that_was_ahead_go_on(self) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock, keep=False) as bot:
+            clock.forward = timedelta(days=2)
+            await bot.say(",remind 0 * * * *: tea")
+            clock.forward = timedelta()
+            told = await bot.say(f",schedule.resume {await bot.job()}")
+            assert "goes on" in told
+            assert "2026-11-22 13:00" in told
+            assert "not paused" in await bot.say(f",schedule.resume {await bot.job()}")
 
     @virtual
     async def test_a_thousand_jobs_are_fired_at_once(self) -> None:

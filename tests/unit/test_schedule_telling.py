@@ -26,8 +26,8 @@ BOT = {"channel": "", "id": "", "name": "", "roles": []}
 MARK = "2026-11-22T13:00:00Z"
 
 
-def changes(role: Role = Role.OWNER) -> Changes:
-    asker = Asker(Maker("test", "1", "Ann"), role, Place("test", "1"))
+def changes(role: Role = Role.OWNER, *, owns_all: bool = True) -> Changes:
+    asker = Asker(Maker("test", "1", "Ann"), role, Place("test", "1"), owns_all=owns_all)
     return Changes(Schedule(), asker, NOW, lambda: "abcdef", Limits(), "UTC")
 
 
@@ -135,8 +135,9 @@ class TestJobs:
 
     def test_only_owners_may_set_what_reaches_beyond_the_chat(self) -> None:
         for what in ({"to": "test:2"}, {"nested": True}, {"urgent": True}):
-            with pytest.raises(ScheduleRefused, match="only an owner"):
-                changes(Role.ADMIN).add({"when": "0 * * * *", "text": "tea", **what})
+            for role in (Role.ADMIN, Role.OWNER):
+                with pytest.raises(ScheduleRefused, match="only an owner"):
+                    changes(role, owns_all=False).add({"when": "0 * * * *", "text": "tea", **what})
 
 
 class TestQuietHours:

@@ -39,12 +39,13 @@ def matches(cron: Cron, wall: datetime) -> bool:
 
 
 def lived(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
-    """What happens to somebody who looks at the clock every minute, and who does at once what the clock has passed."""
+    """What happens to somebody who looks at the clock every minute, and who does at once what the clock has passed; of
+    jobs for every hour only what it shows."""
     highest = shown = wall_of(start - timedelta(days=1), zone)
     moment = start - timedelta(days=1)
     while (moment := moment + MINUTE) <= end:
-        before, shown = shown, wall_of(moment, zone)
-        since = (before if shown > before else shown - MINUTE) if cron.every_hour else highest
+        shown = wall_of(moment, zone)
+        since = shown - MINUTE if cron.every_hour else highest
         highest = max(highest, shown)
         passed, due = since, False
         while (passed := passed + MINUTE) <= shown:
@@ -114,6 +115,7 @@ class TestClockChanges:
             ("15,45 2 * * *", "2026-03-29", ["03-29 03:00 CEST", "03-30 02:15 CEST"]),
             ("0 2,3 * * *", "2026-03-29", ["03-29 03:00 CEST", "03-30 02:00 CEST"]),
             ("0 * * * *", "2026-03-29", ["03-29 01:00 CET", "03-29 03:00 CEST", "03-29 04:00 CEST"]),
+            ("30 * * * *", "2026-03-29", ["03-29 00:30 CET", "03-29 01:30 CET", "03-29 03:30 CEST"]),
             # 25 October: 03:00 becomes 02:00.
             ("30 2 * * *", "2026-10-24", ["10-24 02:30 CEST", "10-25 02:30 CEST", "10-26 02:30 CET"]),
             ("0 * * * *", "2026-10-25", ["10-25 01:00 CEST", "10-25 02:00 CEST", "10-25 02:00 CET", "10-25 03:00 CET"]),

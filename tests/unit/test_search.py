@@ -13,7 +13,7 @@ import pytest
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
-from bubbot.tape.query import fold_text
+from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.views.search import Hit, SearchResult, SearchView, snippet_of
@@ -360,3 +360,24 @@ def test_damaged_words_are_found(damage: Callable[[str, int], str], words: int) 
             missed.append(query)
     assert tried > 200
     assert len(missed) <= 0.05 * tried, missed
+
+
+async def test_a_message_is_found_by_its_senders_name(tape: TapeService) -> None:
+    await tape.append(
+        [
+            message(
+                "user", "good morning", sender={"id": "7", "name": "Zoë Ångström"}, inbound=["bubbot/inbox/test", 1]
+            ),
+            message("user", "nothing", sender={"id": "8", "name": "Bob"}),
+        ]
+    )
+    assert [hit.id for hit in (await tape.read(SearchView("zoë"))).hits] == [1]
+    assert [hit.id for hit in (await tape.read(SearchView("angstrom"))).hits] == [1]
+    assert (await tape.read(SearchView("inbox"))).hits == ()
+
+
+async def test_the_text_of_a_query_stands_in_payload_or_meta(tape: TapeService) -> None:
+    await tape.append([message("user", "good morning", sender={"id": "7", "name": "Zoë"}, origin="human")])
+    for text, found in (("MORNING", 1), ("zoë", 1), ("human", 1), ("evening", 0)):
+        assert len((await tape.fetch([TapeQuery(tape.name, text=text)]))[0]) == found
+    assert (await tape.fetch([TapeQuery(tape.name, said="human")]))[0] == ()
