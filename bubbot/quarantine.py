@@ -5,11 +5,12 @@ Until it is released the home has no outside channels and keeps no time. The fac
 
 from __future__ import annotations
 
+from bubbot.tape import erasure
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
 from bubbot.views.quarantine import RELEASED, RESTORED, QuarantineView, Restored
 
-HOME_TAPE = "bubbot/home"
+HOME_TAPE = erasure.HOME_TAPE
 """The system's tape that says what became of the home itself."""
 
 

@@ -21,11 +21,14 @@ def raw(path: Path, *, recursive_triggers: bool = False) -> Iterator[sqlite3.Con
 
 
 def tamper(path: Path, sql: str, values: Sequence[Any] = ()) -> None:
-    """Changes the database as somebody would who takes the triggers away first."""
+    """Changes the database as somebody would who takes the triggers away first, and puts them back."""
     with raw(path) as conn:
-        for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        triggers = conn.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
             conn.execute(f"DROP TRIGGER {name}")
         assert conn.execute(sql, values).rowcount > 0, "the statement met no row"
+        for _, made in triggers:
+            conn.execute(made)
 
 
 def rows(conn: sqlite3.Connection, *, after: int = 0) -> list[list[tuple[Any, ...]]]:
@@ -33,5 +36,5 @@ def rows(conn: sqlite3.Connection, *, after: int = 0) -> list[list[tuple[Any, ..
     entries = conn.execute("SELECT * FROM entries WHERE seq > ? ORDER BY seq", (after,)).fetchall()
     return [
         entries,
-        *[conn.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("tapes", "erased")],
+        *[conn.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("tapes", "erased", "blobs")],
     ]

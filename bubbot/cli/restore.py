@@ -23,7 +23,9 @@ from bubbot.settings_sources import quoted, shown
 from bubbot.stores.backups import DATABASE, Manifest
 from bubbot.stores.restoring import put_in_place, refuse_used, unpacked, verified
 from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite_check import restore_protection
 from bubbot.stores.sqlite_migration import leave_it
+from bubbot.tape.entry import timestamp
 from bubbot.tape.service import TapeService
 from bubbot.wiring import new_id, now
 
@@ -66,8 +68,13 @@ async def _restore(made: Setup, backup: Path) -> int:
     with WriterLock(made.home):
         refuse_used(made.home.path)
         with unpacked(backup, manifest, made.home.path) as folder:
+            restored = restore_protection(folder / DATABASE, timestamp(now()), os.urandom)
             await _into_quarantine(folder / DATABASE, backup, manifest)
             notes = put_in_place(folder, manifest, made.home.path)
+            if restored:
+                notes.append(
+                    f"The backup lacked triggers that protect its history, which were restored: {', '.join(restored)}."
+                )
     _tell(made.home, manifest, notes)
     await _tell_contents(made)
     show(

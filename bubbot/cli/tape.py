@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 
-from bubbot.cli import tape_files, tape_gc, tape_index, tape_search
+from bubbot.cli import tape_files, tape_gc, tape_index, tape_repair, tape_search
 from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.setup import Setup, setup
 from bubbot.cli.tape_change import ArchiveTape
@@ -25,9 +25,7 @@ FINE, DAMAGED = 0, 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands."""
-    parser.description = (
-        "Look at tapes. All but archive, import, gc and index --rebuild only read, and work beside a running bot."
-    )
+    parser.description = "Look at tapes. All but archive, import, gc, repair and index --rebuild only read, and work beside a running bot."
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     commands.add_parser("list", help="every tape: session, entries, archives")
     show = commands.add_parser("show", help="the entries of a tape")
@@ -41,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
     anchors.add_argument("tape")
     anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
-    verify = commands.add_parser("verify", help="check every hash; tells altered, missing and erased apart")
+    verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
     verify.add_argument("tape", nargs="?", help="one tape only")
     verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
     archive = commands.add_parser("archive", help="put a tape aside under an archive name and start it anew")
@@ -50,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     tape_index.configure(commands)
     tape_files.configure(commands)
     tape_gc.configure(commands)
+    tape_repair.configure(commands)
 
 
 def _count(text: str) -> int:
@@ -125,9 +124,12 @@ async def _verify(made: Setup, args: argparse.Namespace) -> int:
         found = await store.audit(only)
         for finding in found.findings:
             if finding.what != "erased":
-                show_line(f"{finding.tape} #{finding.id} {finding.what}: {finding.detail}")
-        counts = {what: sum(one.what == what for one in found.findings) for what in ("altered", "missing", "erased")}
-        damaged = bool(counts["altered"] or counts["missing"])
+                show_line(f"{finding.place} {finding.what}: {finding.detail}")
+        for name in found.triggers:
+            show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
+        kinds = ("altered", "missing", "renamed", "erased")
+        counts = {what: sum(one.what == what for one in found.findings) for what in kinds}
+        damaged = bool(found.damage or found.triggers)
         if args.head:
             damaged = not await _same_head(store, args.head) or damaged
     summary = ", ".join(f"{count} {what}" for what, count in counts.items())
@@ -140,8 +142,11 @@ async def _same_head(store: SqliteStore, kept: str) -> bool:
     if not colon or not position.isdecimal():
         raise ConfigError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
     same = await store.deployment_head(int(position)) == kept
-    show(f"the kept head {'is' if same else 'is NOT'} the one these tapes had at position {position}")
-    return same
+    older = not same and await store.deployment_head(int(position), older=True) == kept
+    show(f"the kept head {'is' if same or older else 'is NOT'} the one these tapes had at position {position}")
+    if older:
+        show("It is of the older form, which did not cover the names of tapes: keep the new one that is printed here.")
+    return same or older
 
 
 async def _archive(made: Setup, args: argparse.Namespace) -> int:
@@ -160,4 +165,5 @@ _ACTIONS = {
     "import": tape_files.import_,
     "gc": tape_gc.gc,
     "size": tape_gc.size,
+    "repair": tape_repair.repair,
 }

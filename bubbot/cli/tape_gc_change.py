@@ -61,21 +61,24 @@ async def plan(store: SqliteStore, settings: Settings, older: int | None, at: da
     archives: list[Doomed] = []
     for one in await store.tapes() if days is not None else ():
         since = await _archived_at(store, one)
-        if since is not None and days is not None and since <= at - timedelta(days=days):
-            archives.append(Doomed(one.name, await session_of(store, one.name), since, one.head - one.erased))
+        if since is None or days is None or since > at - timedelta(days=days):
+            continue
+        if entries := await store.erasable(one.name):
+            archives.append(Doomed(one.name, await session_of(store, one.name), since, entries))
     forks = tuple(one for one in await store.forks() if _touched(one) <= at - LEFT)
     return Plan(days, tuple(archives), forks, await store.loose_blobs())
 
 
 async def _archived_at(store: SqliteStore, one: TapeSummary) -> datetime | None:
     """When a tape was put aside, as its name says; by its newest entry where another program named it."""
-    if one.archived_from is None or one.erased == one.head:
+    if one.archived_from is None:
         return None
     stamp = one.name.rpartition("@")[2]
     if found := moment(f"{stamp}+00:00"):
         return found
-    newest = (await store.fetch([TapeQuery(one.name, newest=True, limit=1)]))[0]
-    return moment(newest[0].date or "") if newest else None
+    newest = (await store.fetch([TapeQuery(one.name, newest=True, limit=2)]))[0]
+    dates = [found for entry in newest if (found := moment(entry.date or ""))]  # the last one may have none of its own
+    return dates[0] if dates else None
 
 
 def _touched(record: ForkRecord) -> datetime:
@@ -94,7 +97,7 @@ async def collect(desk: Desk, given: CollectTapes) -> Told:
         await merge_left(desk.store, service(desk.store, record.tape), record)
     for doomed in found.archives:
         await _erase(desk, doomed, at)
-    blobs = sum([await _drop(desk, tape, found.blobs) for tape in found.blobs.tapes])
+    blobs = sum([await _drop(desk, tape, found.blobs, at) for tape in found.blobs.tapes])
     await desk.store.give_back(whole=desk.schedules is None)
     after = await desk.store.room()
     done = words(found, blobs, "erased", "merged", "removed")
@@ -139,13 +142,13 @@ async def _traces(store: SqliteStore, tape: str, doomed: Doomed) -> tuple[int, .
     return view.fold(await store.fetch(queries))
 
 
-async def _drop(desk: Desk, tape: str, loose: LooseBlobs) -> int:
+async def _drop(desk: Desk, tape: str, loose: LooseBlobs, at: datetime) -> int:
     """A turn keeps its blobs before it names them, so no turn may be going on."""
     session = await session_of(desk.store, tape)
     if desk.schedules is not None and not session:  # its first turn may be under way
         return 0
     async with desk.alone(tape, session):
-        return await desk.store.drop_blobs(tape, loose)
+        return await desk.store.drop_blobs(tape, loose, timestamp(at))
 
 
 def _bytes(size: int) -> str:

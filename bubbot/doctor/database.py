@@ -60,12 +60,18 @@ def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
         cause = f"{home.database} is of version {state.version}; the next start brings it to {len(MIGRATIONS)}."
         yield Finding("database.older", "ok", cause)
     yield from _room(home, state)
-    wrong = [one for one in state.audit.findings if one.what != "erased"] if state.audit else []
+    if state.triggers:
+        cause = (
+            f"{home.database} does not refuse to lose history any more: {', '.join(state.triggers)} missing or changed. "
+            "Nothing is written to it; with the bot stopped, the command restores them."
+        )
+        yield Finding("database.triggers", "problem", cause, f"bubbot --home {quoted(home.path)} tape repair")
+    wrong = state.audit.damage if state.audit else ()
     if wrong:
-        first = f"{wrong[0].tape} #{wrong[0].id} {wrong[0].what}"
+        first = f"{wrong[0].place} {wrong[0].what}"
         cause = f"{len(wrong)} entries are not what was written; the first: {first}. Each is named by the command."
         yield Finding("database.altered", "problem", cause, "bubbot tape verify")
-    else:
+    elif not state.triggers:
         checked = "every hash holds" if state.audit else "--deep checks every hash, too"
         what = f"version {state.version}, {state.entries} entries on {state.tapes} tapes, whole; {checked}"
         yield Finding("database.ok", "ok", f"{home.database}: {what}.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
+from bubbot.tape import erasure
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import EMPTY, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
@@ -17,6 +19,8 @@ class _Tape:
     entries: list[TapeEntry]
     blobs: dict[str, bytes]
     archived_from: str | None = None
+    facts: set[int] = field(default_factory=set)
+    """Ids of facts that erased something: they stay."""
 
 
 class InMemoryStore:
@@ -42,6 +46,8 @@ class InMemoryStore:
         drafts: dict[str, list[TapeEntry]] = {}
         stored: list[tuple[TapeEntry, ...]] = []
         for batch in batches:
+            if batch.entries:
+                self._refuse_archive(batch.tape)
             draft = drafts.setdefault(batch.tape, list(self._entries(batch.tape)))
             if batch.expect_head is not None and len(draft) != batch.expect_head:
                 raise TapeConflict(f"{batch.tape} has entries to {len(draft)}, not to {batch.expect_head}")
@@ -118,6 +124,7 @@ class InMemoryStore:
         """See `BlobStore.put_blob`."""
         self._check()
         digest = digest_of(data)
+        self._refuse_archive(tape)
         self._tapes.setdefault(tape, _Tape([], {})).blobs[digest] = data
         return digest
 
@@ -146,36 +153,82 @@ class InMemoryStore:
         if head != record.base:
             raise TapeConflict(f"{record.tape} has entries to {head}, not to {record.base}")
 
+    def _refuse_archive(self, tape: str) -> None:
+        kept = self._tapes.get(tape)
+        if kept is not None and kept.archived_from is not None:
+            raise TapeConflict(f"{tape} is an archive, and takes nothing more: write to {kept.archived_from}")
+
     def _restart(self, tape: str, how: Reset, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         before = dict(self._tapes)
-        self._put_aside(tape, how)
+        self._put_aside(tape, how, batches)
+        ids = self._doomed(tape, how)
+        first, *more = erasure.chunks(ids)
+        doomed = {name: self._tapes[name] for name in ids}  # a batch may make a tape of the same name anew
         try:
-            drafts, stored = self._draft(batches)
-            facts = [entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, "tape/erased")]
+            drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if how.erase else batches)
+            facts = [
+                entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, erasure.ERASED)
+            ]
             if how.erase and not facts:
                 raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
         except TapeError:
             self._tapes = before
             raise
         self._keep(drafts)
-        self._erase(tape, how)
+        if how.erase:
+            self._tapes[tape].facts.add(facts[-1].id)
+            self._erase(doomed, ids)
+            self._tell_home(tape, more, erasure.date_of(batches))
         return stored
 
-    def _put_aside(self, tape: str, how: Reset) -> None:
+    def _put_aside(self, tape: str, how: Reset, batches: Sequence[Batch]) -> None:
         old = self._tapes.pop(tape, None)
         if old:
-            self._tapes[how.archive] = replace(old, archived_from=tape)
+            last = erasure.renamed(tape, how.archive, batches).stored(len(old.entries) + 1)
+            self._tapes[how.archive] = replace(old, entries=[*old.entries, last], archived_from=tape)
 
-    def _erase(self, tape: str, how: Reset) -> None:
+    def _doomed(self, tape: str, how: Reset) -> dict[str, set[int]]:
+        """What is there to be erased, before the facts of it are written (see `sqlite_write`)."""
         if not how.erase:
-            return
-        for kept in self._tapes.values():
+            return {}
+        archives = [name for name, kept in self._tapes.items() if kept.archived_from == tape]
+        ids = {name: self._with_content(name, None) for name in archives}
+        for name, some in how.also:
+            if name in self._tapes:
+                ids[name] = ids.get(name, set()) | self._with_content(name, set(some))
+        return ids
+
+    def _with_content(self, name: str, some: set[int] | None) -> set[int]:
+        kept = self._tapes[name]
+        return {
+            entry.id
+            for entry in kept.entries
+            if (some is None or entry.id in some) and not entry.erased and not _stays(kept, name, entry)
+        }
+
+    def _erase(self, doomed: dict[str, _Tape], ids: dict[str, set[int]]) -> None:
+        for name, kept in doomed.items():
+            kept.entries = [_blank(entry) if entry.id in ids[name] else entry for entry in kept.entries]
+
+    def _tell_home(self, tape: str, more: Sequence[Mapping[str, Any]], date: str) -> None:
+        """Facts that the first one had no room for, and those about blobs, which go."""
+        facts = [erasure.further(covers, date) for covers in more]
+        further = len(facts)
+        for name, kept in sorted(self._tapes.items()):
             if kept.archived_from == tape:
-                kept.entries = [_blank(entry) for entry in kept.entries]
-                kept.blobs.clear()
-        for name, ids in how.also:
-            if other := self._tapes.get(name):
-                other.entries = [_blank(entry) if entry.id in ids else entry for entry in other.entries]
+                facts += erasure.removals(name, kept.blobs, "erased", date)
+                kept.blobs = {}
+        if facts:
+            drafts, stored = self._draft([Batch(erasure.HOME_TAPE, tuple(facts))])
+            self._keep(drafts)
+            self._tapes[erasure.HOME_TAPE].facts.update(fact.id for fact in stored[0][:further])
+
+
+def _stays(kept: _Tape, name: str, entry: TapeEntry) -> bool:
+    """Whether no erasure blanks it: it says how the tape was called, or what was erased."""
+    if kept.archived_from is not None and entry.id == len(kept.entries):
+        return erasure.is_rename(entry.kind, entry.payload, kept.archived_from, name)
+    return entry.id in kept.facts
 
 
 def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:

@@ -52,9 +52,9 @@ def _check_database(backup: Path, made: Manifest) -> None:
     if content(backup / DATABASE) != made.database:
         raise TapeCorrupt(f"the backup {backup} was altered: its tapes do not end as its manifest says")
     audit = look_over(backup / DATABASE, deep=True).audit
-    wrong = [one for one in audit.findings if one.what != "erased"] if audit else []
+    wrong = audit.damage if audit else ()
     if wrong:
-        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {wrong[0].tape} #{wrong[0].id} {wrong[0].what}")
+        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {wrong[0].place} {wrong[0].what}")
 
 
 @contextmanager

@@ -23,14 +23,14 @@ from bubbot.stores.sqlite_room import (
     LooseBlobs,
     Room,
     WalKeeper,
-    drop_blobs,
     give_back,
     loose_blobs,
     rewrite,
     room,
+    still_loose,
 )
 from bubbot.stores.sqlite_rows import find, tape_number
-from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate
+from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite_text import Stop, looks_at_texts, search
 from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, Written, connect
 from bubbot.tape.blobs import digest_of
@@ -171,9 +171,13 @@ class SqliteStore:
         """Walks the hash chain of one tape or of all of them."""
         return await self._checked(self._scanner).run(partial(audit_all, only=tape))
 
-    async def deployment_head(self, position: int | None = None) -> str:
-        """The head over all tapes, now or as it was at a global position."""
-        return await self._checked(self._scanner).run(partial(head_at, position=position))
+    async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
+        """The head over all tapes, now or as it was at a global position; `older`: in the form without names."""
+        return await self._checked(self._scanner).run(partial(head_at, position=position, older=older))
+
+    async def erasable(self, archive: str) -> int:
+        """How many entries of an archive an erasure would blank."""
+        return await self._checked(self._scanner).run(partial(write.erasable, archive=archive))
 
     async def room(self) -> Room:
         """What takes the room in the database."""
@@ -189,9 +193,15 @@ class SqliteStore:
         """Blobs that nothing names."""
         return await self._checked(self._scanner).run(loose_blobs)
 
-    async def drop_blobs(self, tape: str, loose: LooseBlobs) -> int:
-        """Removes those of a tape that are loose still."""
-        return await self._write().submit(partial(drop_blobs, tape=tape, loose=loose))
+    async def drop_blobs(self, tape: str, loose: LooseBlobs, date: str) -> int:
+        """Removes those of a tape that are loose still, by a fact of this date on the tape of the home."""
+
+        def drop(conn: sqlite3.Connection) -> int:
+            digests = still_loose(conn, tape, loose)
+            write.remove_blobs(conn, tape, digests, ("unnamed", date), self._salt)
+            return len(digests)
+
+        return await self._write().submit(drop)
 
     async def give_back(self, *, whole: bool) -> None:
         """Gives free pages back to the disk, in steps. A database of before has to be written anew for that, which keeps
@@ -300,6 +310,8 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
     conn.execute("PRAGMA secure_delete = ON")
     conn.execute("PRAGMA foreign_keys = ON")
     conn.execute(f"PRAGMA journal_size_limit = {SHORT}")
+    if version:
+        refuse_unguarded(conn, path)
     if 0 < version < len(MIGRATIONS):
         aside(path, version, now)
     migrate(conn, now=timestamp(now))

@@ -8,18 +8,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all
 from bubbot.stores.sqlite_rows import EPOCH
-from bubbot.stores.sqlite_schema import check_version
+from bubbot.stores.sqlite_schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
+from bubbot.stores.sqlite_write import Salt, append
 from bubbot.stores.sqlite_writer import translated
+from bubbot.tape.entry import EMPTY, event
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.store import Batch
 
+PROTECTED = "database/protected"
+"""The fact that triggers were restored."""
 _BUSY_SECONDS = 10.0
 _COMPLAINTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """What a look showed. `complaints` are those of SQLite's own check; `oldest` and `newest` the dates of the first and
+    """What a look showed. `complaints` are those of SQLite's own check; `triggers` those that
+    are missing or changed; `oldest` and `newest` the dates of the first and
     the last entry; `size` and `slack` bytes of the file, and of its pages that hold nothing."""
 
     version: int
@@ -30,6 +38,7 @@ class DatabaseState:
     size: int = 0
     slack: int = 0
     complaints: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
     audit: DeploymentAudit | None = None
 
 
@@ -61,9 +70,39 @@ def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseS
         conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
     )
     audit = audit_all(conn) if deep else None
-    return DatabaseState(version, tapes, entries, oldest, newest, size=page * pages, slack=page * free, audit=audit)
+    return DatabaseState(
+        version,
+        tapes,
+        entries,
+        oldest,
+        newest,
+        size=page * pages,
+        slack=page * free,
+        triggers=wrong_triggers(conn),
+        audit=audit,
+    )
 
 
 def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
     row = conn.execute(f"SELECT at FROM entries ORDER BY seq {order} LIMIT 1").fetchone()
     return EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
+
+
+def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
+    """Make the triggers of a database what they should be, and return the names of those that were not.
+
+    The tape of the home says so, too. The caller holds the home's lock. Raises `StoreError` or `TapeCorrupt`.
+    """
+    if not path.exists():
+        raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
+    try:
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+            conn.execute("BEGIN IMMEDIATE")
+            version = check_version(conn)
+            wrong = restore_triggers(conn) if version else ()
+            if wrong and version >= NAMED_SINCE:
+                append(conn, [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).stamped(EMPTY, now),))], salt)
+            conn.execute("COMMIT")
+            return wrong
+    except sqlite3.Error as error:
+        raise translated(error) from error

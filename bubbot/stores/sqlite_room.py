@@ -141,7 +141,7 @@ class LooseBlobs:
 
 
 def loose_blobs(conn: sqlite3.Connection) -> LooseBlobs:
-    """Finds blobs that nothing names. In short reads, so that the write-ahead log is not held."""
+    """Finds blobs that nothing names, but for facts that others of their digest went. In short reads, so that the write-ahead log is not held."""
     loose = {digest for (digest,) in conn.execute("SELECT DISTINCT digest FROM blobs")}
     position = 0
     while loose and (rows := _chunk(conn, position)):
@@ -160,7 +160,8 @@ def loose_blobs(conn: sqlite3.Connection) -> LooseBlobs:
 
 def _chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, str]]:
     return conn.execute(
-        "SELECT seq, coalesce(payload, ''), coalesce(meta, '') FROM entries WHERE seq > ? ORDER BY seq LIMIT ?",
+        "SELECT seq, coalesce(payload, ''), coalesce(meta, '') FROM entries "
+        "WHERE seq > ? AND name IS NOT 'blob/removed' ORDER BY seq LIMIT ?",
         (after, _CHUNK),
     ).fetchall()
 
@@ -169,16 +170,12 @@ def _in_forks(conn: sqlite3.Connection) -> set[str]:
     return {one for (text,) in conn.execute("SELECT entries FROM fork_batches") for one in _DIGEST.findall(text)}
 
 
-def drop_blobs(conn: sqlite3.Connection, tape: str, loose: LooseBlobs) -> int:
-    """Removes the loose blobs of a tape that are loose still; says how many. In the writer's transaction."""
+def still_loose(conn: sqlite3.Connection, tape: str, loose: LooseBlobs) -> list[str]:
+    """The loose blobs of a tape that are loose still. In the writer's transaction, where nobody names one meanwhile."""
     digests = {digest for digest, _ in loose.tapes.get(tape, ())} - _in_forks(conn)
     position = loose.position
     while digests and (rows := _chunk(conn, position)):
         position = rows[-1][0]
         for _, payload, meta in rows:
             digests.difference_update(_DIGEST.findall(payload), _DIGEST.findall(meta))
-    conn.executemany(
-        "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
-        [(tape, digest) for digest in sorted(digests)],
-    )
-    return len(digests)
+    return sorted(digests)

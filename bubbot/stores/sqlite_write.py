@@ -10,9 +10,11 @@ from typing import Any, TypeAlias
 
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.sqlite_index_schema import next_generation
+from bubbot.stores.sqlite_names import staying, tape_names
 from bubbot.stores.sqlite_rows import INSERT, READ, from_row, tape_number, to_row
+from bubbot.tape import erasure
 from bubbot.tape.blobs import digest_of
-from bubbot.tape.chain import GENESIS
+from bubbot.tape.chain import genesis
 from bubbot.tape.entry import TapeEntry, encode
 from bubbot.tape.store import Batch, ForkRecord, Reset
 
@@ -23,10 +25,12 @@ Traces: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def ensure_tape(conn: sqlite3.Connection, name: str) -> int:
-    """The number of a tape, which is made where it is missing."""
-    number = tape_number(conn, name)
-    if number is not None:
-        return number
+    """The number of a tape, which is made where it is missing. Raises `TapeConflict` for an archive."""
+    row = conn.execute("SELECT tape, archived_from FROM tapes WHERE name = ?", (name,)).fetchone()
+    if row is not None:
+        if row[1] is not None:
+            raise TapeConflict(f"{name} is an archive, and takes nothing more: write to {row[1]}")
+        return int(row[0])
     conn.execute("INSERT INTO tapes (name) VALUES (?)", (name,))
     return int(conn.execute("SELECT last_insert_rowid()").fetchone()[0])
 
@@ -47,11 +51,11 @@ class _Place:
     seq: int
 
 
-def _end(conn: sqlite3.Connection, tape: int) -> _End:
+def _end(conn: sqlite3.Connection, tape: int, name: str) -> _End:
     row = conn.execute(
         "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape,)
     ).fetchone()
-    return _End(tape, *row) if row else _End(tape, 0, GENESIS)
+    return _End(tape, *row) if row else _End(tape, 0, genesis(name))
 
 
 def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
@@ -60,7 +64,7 @@ def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> li
     place = _Place(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
-        end = _end(conn, -1 if number is None else number)
+        end = _end(conn, -1 if number is None else number, batch.tape)
         if batch.expect_head is not None and end.head != batch.expect_head:
             raise TapeConflict(f"{batch.tape} has entries to {end.head}, not to {batch.expect_head}")
         stored.append(tuple([_place(conn, batch, (end, place), entry, salt) for entry in batch.entries]))
@@ -95,68 +99,127 @@ def reset(
     """Puts the tape aside, appends the batches (which start it anew), and erases where asked."""
     old = tape_number(conn, tape)
     if old is not None:
+        append(conn, [Batch(tape, (erasure.renamed(tape, how.archive, batches),))], salt)
         conn.execute("UPDATE tapes SET name = ?, archived_from = ? WHERE tape = ?", (how.archive, tape, old))
-    stored = append(conn, batches, salt)
-    if how.erase:
-        new = ensure_tape(conn, tape)
-        fact = conn.execute(
-            "SELECT seq FROM entries INDEXED BY entries_name WHERE tape = ? AND name = 'tape/erased' AND kind = 'event' "
-            "ORDER BY id DESC LIMIT 1",
-            (new,),
-        ).fetchone()
-        if fact is None:
-            raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
-        archives = conn.execute("SELECT tape FROM tapes WHERE archived_from = ?", (tape,)).fetchall()
-        _erase(conn, fact[0], [number for (number,) in archives], how.also)
-    return stored
+    if not how.erase:
+        return append(conn, batches, salt)
+    archives = [
+        name for (name,) in conn.execute("SELECT name FROM tapes WHERE archived_from = ? ORDER BY name", (tape,))
+    ]
+    return _erase(conn, tape, _doomed(conn, archives, how.also), batches, salt)
 
 
 def erase_archive(conn: sqlite3.Connection, archive: str, fact: Batch, also: Traces, salt: Salt) -> None:
     """Erases one archive, and single entries of other tapes. The batch is the event `tape/erased`, for a tape of the
     system. Raises `EntryNotFound` where there is no such archive."""
-    number = conn.execute("SELECT tape FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)).fetchone()
-    if number is None:
+    if not conn.execute("SELECT 1 FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)).fetchone():
         raise EntryNotFound(f"{archive} is no archive")
-    append(conn, [fact], salt)
-    position = conn.execute("SELECT max(seq) FROM entries").fetchone()[0]
-    _erase(conn, position, [number[0]], also)
+    _erase(conn, fact.tape, _doomed(conn, [archive], also), [fact], salt)
 
 
-def _erase(conn: sqlite3.Connection, fact: int, archives: Sequence[int], also: Traces) -> None:
-    """Blanks every entry of these tapes, and single entries of others, citing the fact. A search index that was filled
-    by now is stale with the commit."""
+def erasable(conn: sqlite3.Connection, archive: str) -> int:
+    """How many entries of an archive an erasure would blank."""
+    return len(_doomed(conn, [archive], ()).ids[archive])
+
+
+@dataclass(frozen=True)
+class _Doomed:
+    """What an erasure takes: the ids of entries, by tape, and the archives whose blobs go."""
+
+    ids: dict[str, set[int]]
+    archives: tuple[str, ...]
+
+
+def _doomed(conn: sqlite3.Connection, archives: Sequence[str], also: Traces) -> _Doomed:
+    """Finds what is there to be erased, before the facts of it are written: what is blank already does not count, and
+    what says how a tape was called, or was erased, stays."""
+    tapes = {one.name: one for one in tape_names(conn)}
+    ids: dict[str, set[int]] = {}
+    for name in archives:
+        found = _with_content(conn, tapes[name].number)
+        ids[name] = found - staying(conn, tapes[name])
+    for name, some in also:
+        if name in tapes:
+            found = _with_content(conn, tapes[name].number, some)
+            ids[name] = ids.get(name, set()) | (found - staying(conn, tapes[name]))
+    return _Doomed(ids, tuple(archives))
+
+
+def _with_content(conn: sqlite3.Connection, tape: int, some: Sequence[int] | None = None) -> set[int]:
+    sql = "SELECT id FROM entries INDEXED BY entries_id WHERE tape = ? AND payload IS NOT NULL"
+    if some is None:
+        return {entry_id for (entry_id,) in conn.execute(sql, (tape,))}
+    return {one for one in some if conn.execute(f"{sql} AND id = ?", (tape, one)).fetchone()}
+
+
+def _erase(
+    conn: sqlite3.Connection, tape: str, doomed: _Doomed, batches: Sequence[Batch], salt: Salt
+) -> list[tuple[TapeEntry, ...]]:
+    """Appends the batches, with what is erased in the fact of it among them, and blanks that. A search index that was
+    filled by now is stale with the commit.
+
+    Where the fact would become too long, further ones stand on the tape of the home, as do those about blobs.
+    """
     next_generation(conn)
-    doomed = []
-    for number in archives:
-        doomed += conn.execute(
-            "SELECT tape, id FROM entries WHERE tape = ? AND payload IS NOT NULL", (number,)
+    numbers = {name: tape_number(conn, name) for name in doomed.ids}  # a batch may make a tape of the same name anew
+    first, *more = erasure.chunks(doomed.ids)
+    stored = append(conn, erasure.with_covers(batches, tape, first), salt)
+    fact = conn.execute(
+        "SELECT seq FROM entries INDEXED BY entries_name WHERE tape = ? AND name = 'tape/erased' AND kind = 'event' "
+        "ORDER BY id DESC LIMIT 1",
+        (tape_number(conn, tape),),
+    ).fetchone()
+    if fact is None:
+        raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
+    date = erasure.date_of(batches)
+    _blank(conn, fact[0], first, numbers)
+    for covers in more:
+        append(conn, [Batch(erasure.HOME_TAPE, (erasure.further(covers, date),))], salt)
+        _blank(conn, _newest(conn), covers, numbers)
+    for archive in doomed.archives:
+        digests = conn.execute(
+            "SELECT digest FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?)", (archive,)
         ).fetchall()
-        conn.execute("DELETE FROM blobs WHERE tape = ?", (number,))
-    for name, ids in also:
-        other = tape_number(conn, name)
-        doomed += [
-            (other, entry_id)
-            for entry_id in ids
-            if conn.execute(
-                "SELECT 1 FROM entries WHERE tape = ? AND id = ? AND payload IS NOT NULL", (other, entry_id)
-            ).fetchone()
-        ]
-    doomed = list(dict.fromkeys(doomed))
-    conn.executemany("INSERT INTO erased (tape, id, fact) VALUES (?, ?, ?)", [(*place, fact) for place in doomed])
+        remove_blobs(conn, archive, [digest for (digest,) in digests], ("erased", date), salt)
+    return stored
+
+
+def _blank(
+    conn: sqlite3.Connection, fact: int, covers: dict[str, list[list[int]]], numbers: dict[str, int | None]
+) -> None:
+    places = [
+        (numbers[name], entry_id)
+        for name, spans in covers.items()
+        for low, high in spans
+        for entry_id in range(low, high + 1)
+    ]
+    conn.executemany("INSERT INTO erased (tape, id, fact) VALUES (?, ?, ?)", [(*place, fact) for place in places])
     conn.executemany(
         "UPDATE entries SET payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL "
         "WHERE tape = ? AND id = ?",
-        doomed,
+        places,
     )
+
+
+def _newest(conn: sqlite3.Connection) -> int:
+    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
+
+
+def remove_blobs(conn: sqlite3.Connection, tape: str, digests: Sequence[str], why: tuple[str, str], salt: Salt) -> None:
+    """Removes blobs of a tape, each after a fact on the tape of the home that names it. `why`: a word, and the date."""
+    for fact in erasure.removals(tape, digests, *why):
+        append(conn, [Batch(erasure.HOME_TAPE, (fact,))], salt)
+        conn.executemany(
+            "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
+            [(tape, digest) for digest in fact.payload["data"]["digests"]],
+        )
 
 
 def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
     """Keeps the bytes where the tape does not have them yet."""
-    digest = digest_of(data)
-    conn.execute(
-        "INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        (ensure_tape(conn, tape), digest, data),
-    )
+    digest, number = digest_of(data), ensure_tape(conn, tape)
+    if not conn.execute("SELECT 1 FROM blobs WHERE tape = ? AND digest = ?", (number, digest)).fetchone():
+        conn.execute("INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?)", (number, digest, data))
     return digest
 
 
@@ -171,7 +234,7 @@ def open_fork(conn: sqlite3.Connection, record: ForkRecord) -> None:
 
 def _check_base(conn: sqlite3.Connection, name: str, base: int) -> None:
     tape = tape_number(conn, name)
-    head = 0 if tape is None else _end(conn, tape).head
+    head = 0 if tape is None else _end(conn, tape, name).head
     if head != base:
         raise TapeConflict(f"{name} has entries to {head}, not to {base}")
 

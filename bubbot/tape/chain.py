@@ -9,7 +9,12 @@ from hashlib import sha256
 from typing import Literal
 
 GENESIS = bytes(32)
-"""The chain value before the first entry."""
+"""The chain value before the first entry of a tape that is older than `genesis`."""
+
+
+def genesis(name: str) -> bytes:
+    """Return the chain value before the first entry of a tape that began under this name."""
+    return sha256(b"bubbot tape\n" + _bytes(name)).digest()
 
 
 _HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # kept: `json.dumps` would make one each time
@@ -52,17 +57,23 @@ class StoredLink:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an audit found at one entry."""
+    """What an audit found at one entry; `id` is 0 for what belongs to the tape as a whole."""
 
     tape: str
     id: int
-    what: Literal["altered", "missing", "erased"]
+    what: Literal["altered", "missing", "renamed", "erased"]
     detail: str = ""
 
+    @property
+    def place(self) -> str:
+        """Tape and id, for people."""
+        return f"{self.tape} #{self.id}" if self.id else self.tape
 
-def audit(tape: str, links: Iterable[StoredLink]) -> Iterator[Finding]:
-    """Walks a tape in ascending order and yields what is altered, missing or erased."""
-    previous, expected = GENESIS, 1
+
+def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Iterator[Finding]:
+    """Walks a tape in ascending order and yields what is altered, missing or erased. `start`: the chain value before
+    its first entry."""
+    previous, expected = start, 1
     for stored in links:
         if stored.id > expected:
             gap = f"{expected}" if stored.id == expected + 1 else f"{expected} to {stored.id - 1}"
@@ -84,13 +95,30 @@ def audit(tape: str, links: Iterable[StoredLink]) -> Iterator[Finding]:
         previous = stored.chain
 
 
-def deployment_head(position: int, heads: Iterable[tuple[int, int, bytes]]) -> str:
-    """One line for the state of all tapes, `POSITION:HASH`, to keep outside the database.
+@dataclass(frozen=True, slots=True)
+class TapeEnd:
+    """Where a tape ended at some position: its number in the database, the name it had then, newest id, chain value."""
 
-    `heads` are (tape number, newest id, its chain value) as of the global position, in order of tape number.
+    number: int
+    name: str
+    id: int
+    chain: bytes
+
+
+def deployment_head(position: int, ends: Iterable[TapeEnd]) -> str:
+    """Return one line for the state of all tapes, `POSITION:HASH`, to keep outside the database.
+
     The position makes an old head checkable after the tapes have grown.
     """
+    whole = sha256(b"bubbot deployment head\n")
+    for end in sorted(ends, key=lambda one: _bytes(one.name)):
+        whole.update(_bytes(_HEAD.encode([end.name, end.id, end.chain.hex()]) + "\n"))
+    return f"{position}:{whole.hexdigest()}"
+
+
+def older_head(position: int, ends: Iterable[TapeEnd]) -> str:
+    """Return the deployment head in the form of databases up to version 2, which did not cover names."""
     whole = sha256()
-    for number, head, chain in heads:
-        whole.update(f"{number}:{head}:{chain.hex()}\n".encode())
+    for end in sorted(ends, key=lambda one: one.number):
+        whole.update(f"{end.number}:{end.id}:{end.chain.hex()}\n".encode())
     return f"{position}:{whole.hexdigest()}"

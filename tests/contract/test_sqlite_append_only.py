@@ -21,9 +21,11 @@ from tests.tapes import batch, note
 COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
 NULLED = "payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL"
 
-# Tape 1 holds positions 1 to 3 under the keys k1 to k3; tape 2 is an archive whose entries 4 and 5 are erased;
-# tape 3 holds the fact of it at position 6. The next position is 7, the next id of tape 1 is 4.
-FACT = 6
+# Tape 1 holds positions 1 to 3 under the keys k1 to k3; tape 2 is an archive whose entries 4 and 5 are erased, and whose
+# last one, at position 6, says what it is called; tape 3 holds the fact of it at position 7, and at position 8 one that
+# covers entry 2 of tape 1. The next position is 9, the next id of tape 1 is 4.
+FACT = 7
+COVERING = 8
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,7 @@ def database(new_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         await store.append([batch(*[note(text, key=f"k{text}") for text in "123"])])
         await store.append([batch(note("a", key="x"), note("b"), tape="doomed")])
         await store.reset("doomed", Reset("doomed@old", erase=True), [event("tape/erased")])
+        await store.append([batch(event("tape/erased", {"covers": {"tape": [[2, 2]]}}), tape="doomed")])
         await store.aclose()
 
     asyncio.run(fill())
@@ -74,16 +77,16 @@ def row(seq: str, entry_id: str, key: str, tape: int = 1) -> str:
 # What the new row has in common with a stored one.
 TAKEN = {
     "position": row("2", "4", "'new'"),
-    "id": row("7", "2", "'new'"),
-    "key": row("7", "4", "'k2'"),
+    "id": row("9", "2", "'new'"),
+    "key": row("9", "4", "'k2'"),
     "position and id": row("2", "2", "'new'"),
     "position and key": row("2", "4", "'k2'"),
-    "id and key": row("7", "2", "'k2'"),
+    "id and key": row("9", "2", "'k2'"),
     "position, id and key": row("2", "2", "'k2'"),
     "three different rows": row("1", "2", "'k3'"),
     "newest row": row("3", "3", "'k3'"),
     "erased row": row("4", "1", "'x'", tape=2),
-    "erased key": row("7", "3", "'x'", tape=2),
+    "erased key": row("9", "3", "'x'", tape=2),
 }
 INSERTS = ["INSERT", "REPLACE", *[f"INSERT OR {how}" for how in ("REPLACE", "IGNORE", "FAIL", "ABORT", "ROLLBACK")]]
 UPSERTS = [
@@ -110,7 +113,7 @@ def test_no_upsert_changes_a_stored_row(conn: sqlite3.Connection, upsert: str) -
 
 
 @pytest.mark.law("T1", "T2")
-@pytest.mark.parametrize("seq", ["9", "0", "-1", "NULL", "8"])
+@pytest.mark.parametrize("seq", ["11", "0", "-1", "NULL", "10"])
 def test_no_insert_leaves_a_gap_between_positions(conn: sqlite3.Connection, seq: str) -> None:
     refused(conn, f"INSERT INTO entries ({COLUMNS}) VALUES {row(seq, '4', 'NULL')}")
 
@@ -118,19 +121,19 @@ def test_no_insert_leaves_a_gap_between_positions(conn: sqlite3.Connection, seq:
 @pytest.mark.law("T1", "T2")
 @pytest.mark.parametrize(("entry_id", "tape"), [("5", 1), ("0", 1), ("-1", 1), ("NULL", 1), ("2", 99)])
 def test_no_insert_leaves_a_gap_between_ids(conn: sqlite3.Connection, entry_id: str, tape: int) -> None:
-    refused(conn, f"INSERT INTO entries ({COLUMNS}) VALUES {row('7', entry_id, 'NULL', tape)}")
+    refused(conn, f"INSERT INTO entries ({COLUMNS}) VALUES {row('9', entry_id, 'NULL', tape)}")
 
 
 @pytest.mark.law("T1")
 def test_a_row_that_follows_is_let_in(conn: sqlite3.Connection) -> None:
-    conn.execute(f"INSERT INTO entries ({COLUMNS}) VALUES {row('7', '4', 'NULL')}")
-    assert len(rows(conn)[0]) == 7
+    conn.execute(f"INSERT INTO entries ({COLUMNS}) VALUES {row('9', '4', 'NULL')}")
+    assert len(rows(conn)[0]) == 9
 
 
 @pytest.mark.law("T1")
 def test_of_several_rows_none_comes_in_when_one_is_refused(conn: sqlite3.Connection) -> None:
-    values = f"{row('7', '4', 'NULL')}, {row('8', '5', 'NULL')}, {row('8', '6', 'NULL')}"
-    refused(conn, f"INSERT OR FAIL INTO entries ({COLUMNS}) VALUES {row('2', '4', 'NULL')}, {row('7', '4', 'NULL')}")
+    values = f"{row('9', '4', 'NULL')}, {row('10', '5', 'NULL')}, {row('10', '6', 'NULL')}"
+    refused(conn, f"INSERT OR FAIL INTO entries ({COLUMNS}) VALUES {row('2', '4', 'NULL')}, {row('9', '4', 'NULL')}")
     refused(conn, f"INSERT INTO entries ({COLUMNS}) VALUES {values}")
 
 
@@ -174,6 +177,8 @@ def test_no_delete_takes_a_row_away(conn: sqlite3.Connection, where: str) -> Non
         "UPDATE tapes SET name = 'doomed@old' WHERE tape = 3",
         "UPDATE tapes SET name = 'forged', archived_from = 'doomed@old' WHERE tape = 2",
         "UPDATE tapes SET archived_from = NULL WHERE tape = 2",
+        "UPDATE tapes SET archived_from = name, name = name || '@evil' WHERE tape = 1",
+        "INSERT INTO tapes (name, archived_from) VALUES ('tape@evil', 'tape')",
     ],
 )
 def test_a_tape_is_neither_deleted_nor_renamed_but_into_an_archive(conn: sqlite3.Connection, sql: str) -> None:
@@ -187,12 +192,18 @@ def test_a_tape_is_neither_deleted_nor_renamed_but_into_an_archive(conn: sqlite3
         "DELETE FROM erased",
         "UPDATE erased SET fact = 1",
         "UPDATE OR REPLACE erased SET id = 2 WHERE id = 1",
-        "REPLACE INTO erased (tape, id, fact) VALUES (2, 1, 6)",
-        "INSERT OR IGNORE INTO erased (tape, id, fact) VALUES (2, 1, 6)",
-        "INSERT INTO erased VALUES (2, 1, 6) ON CONFLICT (tape, id) DO UPDATE SET fact = 1",
+        "REPLACE INTO erased (tape, id, fact) VALUES (2, 1, 7)",
+        "INSERT OR IGNORE INTO erased (tape, id, fact) VALUES (2, 1, 7)",
+        "INSERT INTO erased VALUES (2, 1, 7) ON CONFLICT (tape, id) DO UPDATE SET fact = 1",
         "INSERT INTO erased (tape, id, fact) VALUES (1, 2, 99)",
         "INSERT INTO erased (tape, id, fact) VALUES (1, 2, 1)",
         "INSERT INTO erased (tape, id, fact) VALUES (1, 2, 4)",
+        "INSERT INTO erased (tape, id, fact) VALUES (1, 2, 7)",
+        "INSERT INTO erased (tape, id, fact) VALUES (1, 1, 8)",
+        "INSERT INTO erased (tape, id, fact) VALUES (3, 2, 8)",
+        "INSERT INTO erased (tape, id, fact) VALUES (2, 3, 7)",
+        "INSERT INTO erased (tape, id, fact) VALUES (3, 1, 7)",
+        "INSERT INTO erased (tape, id, fact) VALUES (9, 2, 8)",
     ],
 )
 def test_an_erasure_names_a_stored_fact_once_and_for_all(conn: sqlite3.Connection, sql: str) -> None:
@@ -201,7 +212,7 @@ def test_an_erasure_names_a_stored_fact_once_and_for_all(conn: sqlite3.Connectio
 
 @pytest.mark.law("T17")
 def test_an_entry_is_blanked_when_a_fact_names_it_and_only_once(conn: sqlite3.Connection) -> None:
-    conn.execute("INSERT INTO erased (tape, id, fact) VALUES (1, 2, ?)", (FACT,))
+    conn.execute("INSERT INTO erased (tape, id, fact) VALUES (1, 2, ?)", (COVERING,))
     kept = "SELECT seq, tape, id, kind, key, at, date, digest, chain FROM entries WHERE seq = 2"
     before = conn.execute(kept).fetchone()
     conn.execute(f"UPDATE entries SET {NULLED} WHERE seq = 2")
@@ -215,12 +226,12 @@ def test_an_entry_is_blanked_when_a_fact_names_it_and_only_once(conn: sqlite3.Co
     "change", ["payload = NULL", f"{NULLED}, key = NULL", f"{NULLED}, digest = x'00'", "payload = '{}', meta = '{}'"]
 )
 def test_a_named_entry_is_blanked_whole_and_nothing_else_of_it_changes(conn: sqlite3.Connection, change: str) -> None:
-    conn.execute("INSERT INTO erased (tape, id, fact) VALUES (1, 2, ?)", (FACT,))
+    conn.execute("INSERT INTO erased (tape, id, fact) VALUES (1, 2, ?)", (COVERING,))
     refused(conn, f"UPDATE entries SET {change} WHERE seq = 2")
 
 
 @pytest.mark.law("T17")
 def test_a_fact_for_one_entry_is_none_for_another(conn: sqlite3.Connection) -> None:
-    conn.execute("INSERT INTO erased (tape, id, fact) VALUES (1, 2, ?)", (FACT,))
+    conn.execute("INSERT INTO erased (tape, id, fact) VALUES (1, 2, ?)", (COVERING,))
     refused(conn, f"UPDATE entries SET {NULLED} WHERE seq = 3")
     refused(conn, f"UPDATE entries SET {NULLED} WHERE tape = 1")

@@ -18,6 +18,7 @@ from bubbot.stores.files import digest_of_file
 from bubbot.stores.restoring import verified
 from bubbot.stores.sqlite import SqliteStore, open_readonly
 from bubbot.stores.sqlite_backup import copy_database
+from bubbot.stores.sqlite_schema import MIGRATIONS
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch
 from tests.doubles import START
@@ -105,7 +106,7 @@ async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore
         one.name: one.hash for one in await sqlite_store.tapes()
     }
     assert data["deployment_head"] == await sqlite_store.deployment_head()
-    assert (data["format"], data["schema"], data["workspace"]) == (1, 2, "label")
+    assert (data["format"], data["schema"], data["workspace"]) == (1, len(MIGRATIONS), "label")
     assert data["created"] == "2026-11-21T20:21:00.000000+00:00"
     assert set(data["files"]) == {"bubbot.db", "config.toml"}
     assert data["files"]["config.toml"]["size"] == 6

@@ -183,7 +183,7 @@ async def test_erased_entries_are_reported_erased_and_not_altered(filled: Sqlite
         *[("old", entry_id, "erased") for entry_id in (1, 2, 3, 4)],
         ("other", 1, "erased"),
     ]
-    assert {finding.detail for finding in report.findings} == {"by the fact at position 7"}
+    assert {finding.detail for finding in report.findings} == {"by the fact at position 8"}
 
 
 @pytest.mark.law("T16", "T17")

@@ -18,7 +18,7 @@ from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ForkRecord, Reset
 from tests.doubles import CountingSalt, SteppingClock
 from tests.raw import raw
-from tests.tapes import batch, note, notes, whole
+from tests.tapes import batch, note, notes, texts
 
 MB = 1 << 20
 SMALL = WalLimits(short=MB // 2, long=2 * MB, step=MB)
@@ -158,7 +158,7 @@ async def test_an_archive_is_erased_by_a_fact_with_what_others_hold_of_it_and_no
     await sqlite_store.erase_archive("tape@1", fact, (("bubbot/inbox/x", (1,)),))
     erased = {(one.tape, one.id) for one in (await sqlite_store.audit()).findings}
     assert erased == {("tape@1", 1), ("bubbot/inbox/x", 1)}
-    assert [entry.payload["content"] for entry in await whole(sqlite_store, "tape@2")] == ["new"]
+    assert await texts(sqlite_store, "tape@2") == ["new", ""]
     assert {one.name: one.blobs for one in (await sqlite_store.room()).tapes}["tape@1"] == 0
 
 
@@ -172,6 +172,6 @@ async def test_blobs_that_nothing_names_are_found_and_removed_and_no_others(sqli
     found = await sqlite_store.loose_blobs()
     assert {one for one, _ in found.tapes["tape"]} == {loose, late}
     await sqlite_store.append([batch(event("z", {"in words": f"it is {late}."}))])
-    assert await sqlite_store.drop_blobs("tape", found) == 1
+    assert await sqlite_store.drop_blobs("tape", found, "2026-11-22") == 1
     assert (await sqlite_store.loose_blobs()).tapes == {}
     assert [await sqlite_store.get_blob("tape", one) for one in (named, late, staged)]

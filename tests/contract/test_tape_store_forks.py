@@ -134,13 +134,13 @@ async def test_a_merge_with_a_reset_archives_the_tape_and_starts_it_with_the_del
     )
     assert [entry.id for entry in stored[0]] == [1, 2]
     assert await whole(opened) == stored[0]
-    assert await texts(opened, "old") == ["a", "b"]
+    assert await texts(opened, "old") == ["a", "b", ""]
 
 
 @pytest.mark.law("T17")
 async def test_a_merge_with_an_erasing_reset_blanks_the_old_entries(opened: TapeStore) -> None:
     await opened.merge_fork("f", [batch(note("c"), event("tape/erased"))], ("tape", Reset("old", erase=True)))
-    assert (await texts(opened, "old"), await texts(opened)) == (["", ""], ["c", ""])
+    assert (await texts(opened, "old"), await texts(opened)) == (["", "", ""], ["c", ""])
 
 
 @pytest.mark.law("T4", "T13")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
-from bubbot.tape.chain import GENESIS, StoredLink, audit, content_digest, deployment_head, link
+from bubbot.tape.chain import GENESIS, StoredLink, TapeEnd, audit, content_digest, deployment_head, link, older_head
 
 
 def chained(*payloads: str) -> list[StoredLink]:
@@ -135,8 +136,17 @@ def test_a_key_of_no_text_is_not_no_key() -> None:
 
 @pytest.mark.law("T16")
 def test_the_deployment_head_starts_with_its_position_and_covers_every_tape() -> None:
-    heads = [(1, 4, HONEST[3].chain), (2, 1, HONEST[0].chain)]
-    told = deployment_head(5, heads)
+    first, second = TapeEnd(1, "one", 4, HONEST[3].chain), TapeEnd(2, "two", 1, HONEST[0].chain)
+    told = deployment_head(5, [first, second])
     assert told.startswith("5:")
-    others = [heads[:1], [(1, 4, HONEST[3].chain), (3, 1, HONEST[0].chain)], [(1, 3, HONEST[3].chain), heads[1]]]
-    assert told not in [deployment_head(5, other) for other in others]
+    others = [[first], [replace(first, id=3), second], [first, replace(second, chain=bytes(32))]]
+    exchanged = [replace(first, name="two"), replace(second, name="one")]
+    assert told not in [deployment_head(5, other) for other in [*others, exchanged]]
+    assert told == deployment_head(5, [replace(second, number=7), first])
+
+
+@pytest.mark.law("T16")
+def test_the_older_form_of_the_deployment_head_covers_numbers_and_no_names() -> None:
+    ends = [TapeEnd(1, "one", 4, HONEST[3].chain), TapeEnd(2, "two", 1, HONEST[0].chain)]
+    text = f"1:4:{HONEST[3].chain.hex()}\n2:1:{HONEST[0].chain.hex()}\n"
+    assert older_head(5, ends) == f"5:{sha256(text.encode()).hexdigest()}"

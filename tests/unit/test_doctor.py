@@ -159,18 +159,18 @@ class TestDatabase:
     def test_one_that_is_not_ours_newer_or_incomplete(self, home: Home) -> None:
         for sql, wanted in (
             ("PRAGMA user_version = 99", "database.too_new"),
-            ("PRAGMA user_version = 1", "database.ok"),
+            ("PRAGMA user_version = 1", "database.triggers"),
             ("DROP TABLE entries", "database.unusable"),
             ("PRAGMA application_id = 7", "database.unusable"),
         ):
             with raw(home.database) as conn:
                 conn.execute(sql)
-            assert level(database(home), wanted) == ("ok" if wanted == "database.ok" else "problem")
+            assert level(database(home), wanted) == "problem"
 
     @plants("database.older")
     def test_one_of_an_older_version_is_no_fault(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("bubbot.doctor.database.MIGRATIONS", ("", "", ""))
-        assert "brings it to 3" in found(database(home))["database.older"].cause
+        monkeypatch.setattr("bubbot.doctor.database.MIGRATIONS", ("", "", "", ""))
+        assert "brings it to 4" in found(database(home))["database.older"].cause
 
     @plants("database.journal", "database.slack")
     def test_files_that_are_much_larger_than_what_is_in_them(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,6 +241,17 @@ class TestDatabase:
         told = found(database(home, deep=True))["database.altered"]
         assert (told.level, told.fix) == ("problem", "bubbot tape verify")
         assert "tape #2 altered" in told.cause
+
+    @plants("database.triggers")
+    def test_one_that_no_longer_refuses_to_lose_history(self, home: Home) -> None:
+        with raw(home.database) as conn:
+            conn.execute("DROP TRIGGER entries_delete")
+        told = found(database(home))["database.triggers"]
+        assert told.level == "problem"
+        assert "entries_delete" in told.cause
+        assert told.fix == f"bubbot --home {home.path} tape repair"
+        assert run(home.path, "tape", "repair").returncode == 0
+        assert level(database(home), "database.ok") == "ok"
 
     @plants("clock.behind")
     async def test_an_entry_from_the_future(self, sqlite_store: SqliteStore, tmp_path: Path) -> None:

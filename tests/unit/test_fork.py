@@ -246,7 +246,7 @@ async def test_the_merge_of_a_reset_archives_the_parent(
         fork = tape.reopen_fork(record)
     delta = fork.delta
     await fork.merge()
-    assert (await whole(memory_store, archive), await whole(memory_store)) == (before, delta)
+    assert ((await whole(memory_store, archive))[:-1], await whole(memory_store)) == (before, delta)
 
 
 @pytest.mark.law("T17")
@@ -263,7 +263,7 @@ async def test_erasing_after_archiving_in_one_fork_erases(
         (record,) = await memory_store.forks()
         fork = tape.reopen_fork(record)
     await fork.merge()
-    assert [entry.erased for entry in await whole(memory_store, archive)] == [True] * 3
+    assert [entry.erased for entry in await whole(memory_store, archive)] == [True, True, True, False]
     assert await texts(memory_store, "inbox") == ["", "stays"]
     assert [entry.name for entry in await whole(memory_store)] == ["session/start", "tape/archived", "tape/erased"]
 

@@ -220,7 +220,7 @@ async def test_a_reset_keeps_the_old_entries_in_an_archive_named_by_its_time(
     await tape.append([note("a")])
     archive = await tape.reset()
     assert archive == "tape@20261121T202101.000000"
-    assert await texts(memory_store, archive) == ["a"]
+    assert await texts(memory_store, archive) == ["a", ""]
     start, fact = await whole(memory_store)
     assert (start.name, thaw(start.meta)) == ("session/start", {"session": "stdin:default"})
     assert thaw(fact.payload) == {"name": "tape/archived", "data": {"archive": archive, "entries": 1}}
@@ -231,10 +231,13 @@ async def test_a_reset_without_an_archive_erases_and_says_so(tape: TapeService, 
     await tape.append([note("a"), note("b")])
     await memory_store.append([notes("in", tape="inbox")])
     archive = await tape.reset(archive=False, also=(("inbox", (1,)),))
-    assert [entry.erased for entry in await whole(memory_store, archive)] == [True, True]
+    assert [entry.erased for entry in await whole(memory_store, archive)] == [True, True, False]
     assert [entry.erased for entry in await whole(memory_store, "inbox")] == [True]
     fact = (await whole(memory_store))[1]
-    assert thaw(fact.payload) == {"name": "tape/erased", "data": {"archive": archive, "entries": 2}}
+    assert thaw(fact.payload) == {
+        "name": "tape/erased",
+        "data": {"archive": archive, "entries": 2, "covers": {archive: [[1, 2]], "inbox": [[1, 1]]}},
+    }
 
 
 @pytest.mark.law("T13")

@@ -14,7 +14,7 @@ from bubbot.inbox import Inbox, inbox_tape
 from bubbot.settings import Settings
 from bubbot.settings_model import StoreSettings
 from bubbot.stores.sqlite import SqliteStore
-from bubbot.tape.entry import event
+from bubbot.tape.entry import event, thaw
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ForkRecord, Reset
 from tests.doubles import START, CountingIds, SteppingClock
@@ -88,10 +88,13 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     told = await collect(desk(sqlite_store), CollectTapes(0))
     assert "erased: 1, with 1 entry." in told.text
     assert "Blobs that nothing names removed: 1." in told.text
-    assert all(entry.erased for entry in await whole(sqlite_store, archive))
-    [fact] = await whole(sqlite_store, "bubbot/home")
-    assert fact.payload["data"] == {"archive": archive, "entries": 1, "reason": "retention"}
+    assert [entry.erased for entry in await whole(sqlite_store, archive)] == [True, False]
+    fact, removed = await whole(sqlite_store, "bubbot/home")
+    data = {"archive": archive, "entries": 1, "reason": "retention", "covers": {archive: [[1, 1]]}}
+    assert thaw(fact.payload)["data"] == data
+    assert (removed.name, removed.payload["data"]["tape"]) == ("blob/removed", "tape")
     again = await collect(desk(sqlite_store), CollectTapes(0))
     assert "erased: 0, with 0 entries." in again.text
-    assert len(await whole(sqlite_store, "bubbot/home")) == 1
-    assert (await sqlite_store.audit()).entries == 5
+    assert len(await whole(sqlite_store, "bubbot/home")) == 2
+    audit = await sqlite_store.audit()
+    assert (audit.entries, audit.damage) == (7, ())
