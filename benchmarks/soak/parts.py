@@ -21,6 +21,8 @@ WARM = 0.5
 REST = 1.0
 """Seconds after the last answer until the daemon is taken to be at rest."""
 FAULTS_KEPT = 100
+UNLIMITED: Mapping[str, Any] = {"messages_per_minute": 0, "messages_per_hour": 0}
+"""One person says more here than a person may by default."""
 SCRIPTED: Mapping[str, Any] = {"name": "scripted", "script": "script.json"}
 GROWTH = 10.0
 """Megabytes that a daemon may grow after warm-up."""
@@ -99,7 +101,7 @@ async def bench(
         for name, share in given.shared(chats).items():
             start = started(name, folder, "benchmarks.soak.people", [name, str(share), *how])
             people[name] = await stack.enter_async_context(start)
-            tables[name] = {**await people[name].said("table", START), **keys}
+            tables[name] = {**UNLIMITED, **await people[name].said("table", START), **keys}
         configured(folder / "home", script, tables, model)
         more = ["memory"] if given.memory else []
         start = started("daemon", folder, "benchmarks.soak.bot", [str(folder / "home"), *how, *more])

@@ -62,7 +62,7 @@ async def asked(
             async for event in model.stream(request):
                 if isinstance(event, TextDelta):
                     said += event.text
-                else:
+                elif isinstance(event, ModelReply):
                     outcome.reply = event
     except ModelError as error:
         outcome.error = error

@@ -64,11 +64,11 @@ def test_changes_are_counted_apart_from_messages() -> None:
 
 def test_files_and_texts_have_a_limit_of_bytes_in_a_day() -> None:
     one = limiter(PersonLimits(bytes_per_day=1000))
-    files = [Attachment(f"f{number}", size=400, kind="photo") for number in range(5)]
+    files = [Attachment(f"f{number}", size=400, kind="image") for number in range(5)]
     taken = one.without_excess(replace(message(0, "", "1", *files), quote=Quote("q", Sender("2"), "", (files[0],))))
     assert taken.quote is not None
     assert [file.reference for file in (*taken.quote.attachments, *taken.attachments)] == ["f0", "f0", "", "", "", ""]
-    assert "photo not taken" in taken.attachments[-1].note
+    assert "image not taken" in taken.attachments[-1].note
     assert one.exceeded(message(10, "x" * 200)) is None
     assert one.exceeded(message(10, "x")) == "bytes"
     assert one.without_excess(message(86400, "", "1", files[0])).attachments[0].reference == "f0"

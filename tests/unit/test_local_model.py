@@ -65,6 +65,7 @@ async def ask(model: Model, asked: ModelRequest) -> tuple[list[str], ModelReply]
         async for event in events:
             if isinstance(event, ModelReply):
                 return deltas, event
+            assert isinstance(event, TextDelta)
             deltas.append(event.text)
     raise AssertionError("the stream ended without a reply")
 
