@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -22,6 +22,8 @@ MARK = "budget/mark"
 BOT, CHANNEL, CHAT, USER, JOB, MODEL = "bot", "channel", "chat", "user", "job", "model"
 SCOPES = (BOT, CHANNEL, CHAT, USER, JOB, MODEL)
 """Whose calls a budget counts: all of them, or those of one channel, chat, person, job or model."""
+CLOCK_GRACE = timedelta(days=2)
+"""How far a clock may be set back, or have been ahead, so that no day has its budget twice."""
 TURNS_READ = 2_000
 """How many of the newest calls are read to find out how many turns there were of late."""
 
@@ -224,12 +226,16 @@ class Books:
         return total
 
     def since(self, day: str) -> Books:
-        """Without the totals of days and months that are over."""
-        current = {day, day[:7]}
+        """Drop the totals of days and months that are over, also by a clock that is set back by `CLOCK_GRACE`."""
+        first = (date.fromisoformat(day) - CLOCK_GRACE).isoformat()
         # A call that is still open counts on the day it began: that day is not over.
-        current |= {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
-        self.spent = {key: total for key, total in self.spent.items() if key.period in current}
-        self.warned = {one for one in self.warned if one.key.period in current}
+        begun = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
+
+        def is_current(key: Key) -> bool:
+            return key.period >= first[: len(key.period)] or key.period in begun
+
+        self.spent = {key: total for key, total in self.spent.items() if is_current(key)}
+        self.warned = {one for one in self.warned if is_current(one.key)}
         return self
 
     def state(self) -> dict[str, Any]:

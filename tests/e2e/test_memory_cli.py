@@ -76,7 +76,7 @@ def test_old_notes_are_told_before_they_leave(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "2020-01-01.md").write_text("Long ago.")
     printed = run(tmp_path / "home", "memory", "import", "default", str(folder)).stdout.decode()
-    assert "1 of the 1 notes are older than 30 days" in printed
+    assert "1 of the 1 notes are of days more than 30 days ago or ahead" in printed
 
 
 def test_an_import_puts_nothing_in_the_place_of_a_memory_unasked(tmp_path: Path) -> None:

@@ -142,6 +142,21 @@ async def test_a_budget_of_nothing_lets_nothing_through(memory_store: InMemorySt
     assert await whole(memory_store) == ()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_clock_that_is_set_back_gives_no_day_twice(store: TapeStore, restarted: bool) -> None:
+    clock = SteppingClock()
+    budget = await opened(store, plan(tokens_day=20), clock=clock)
+    await spend(budget, 9, 11)  # today's is used up
+    for back in (timedelta(hours=-1), timedelta(days=-1), timedelta(days=1, hours=1)):
+        clock.advance(back)
+        if restarted:
+            budget = await opened(store, plan(tokens_day=20), clock=clock, life=f"after {back}")
+        if back == timedelta(days=-1):
+            await spend(budget, 9, 11)  # the day before has its own, once
+        with pytest.raises(BudgetSpent):
+            await spend(budget, 1, 1)
+
+
 async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_store: InMemoryStore) -> None:
     clock = SteppingClock(datetime(2026, 11, 30, 22, 59, 50, tzinfo=UTC))  # ten seconds before midnight in Berlin
     budget = await opened(memory_store, plan(tokens_day=1, month=30.0), clock=clock, zone=ZoneInfo("Europe/Berlin"))

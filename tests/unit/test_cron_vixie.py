@@ -32,7 +32,7 @@ ZONES = (
 )
 SEED = 20261122
 MINUTE = timedelta(minutes=1)
-AROUND = timedelta(hours=5)
+AROUND = timedelta(hours=3, minutes=30)
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
@@ -209,7 +209,7 @@ def compare(number: int) -> Counter[str]:
 def test_cron_lines_run_at_clock_changes_as_vixies_cron_would() -> None:
     counts = compare(60)
     assert counts["compared"] == 60 * 12
-    assert counts["firings"] > 5_000
+    assert counts["firings"] > 3_000
 
 
 @pytest.mark.proof

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import shutil
 import sqlite3
 import subprocess
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from bubbot.channel import Role
 from bubbot.doctor.checkup import examine
 from bubbot.doctor.config import read_config
 from bubbot.doctor.database import read_database
 from bubbot.doctor.finding import Finding
 from bubbot.doctor.home import check_home, check_lock
+from bubbot.doctor.jobs import check_jobs
 from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.home import Home, WriterLock
 from bubbot.models import local
+from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
 from bubbot.settings import ModelSettings, Settings
 from bubbot.stores.backups import Beside, write_backup
 from bubbot.stores.sqlite import SqliteStore
+from bubbot.tape.service import TapeService
+from bubbot.views.schedule import Maker, Place, Schedule
+from bubbot.wiring import now
 from tests.doubles import START
 from tests.e2e.inside import run
 from tests.installed import installed
@@ -259,6 +266,21 @@ class TestDatabase:
         early = START - timedelta(hours=1)
         assert level(database(Home(tmp_path), now=early), "clock.behind") == "warning"
         assert level(database(Home(tmp_path)), "clock.ok") == "ok"
+
+    @plants("clock.jobs")
+    async def test_jobs_that_wait_for_a_clock_that_was_ahead(self, sqlite_store: SqliteStore, tmp_path: Path) -> None:
+        home = Home(tmp_path)
+        tape = TapeService(sqlite_store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
+        asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"), owns_all=True)
+        made = Changes(Schedule(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", Limits(), "UTC")
+        await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
+        await sqlite_store.aclose()
+        (told,) = await asyncio.to_thread(lambda: found(list(check_jobs(home, now=now()))).values())
+        assert (told.level, told.fix) == ("warning", "bubbot schedule resume")
+        assert "1 jobs are done up to 2099-01-01 00:00 UTC" in told.cause
+        done = await asyncio.to_thread(run, tmp_path, *told.fix.split()[1:])
+        assert b"1 jobs go on from the present" in done.stdout
+        assert await asyncio.to_thread(lambda: list(check_jobs(home, now=now()))) == []
 
 
 class TestModel:
