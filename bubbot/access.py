@@ -7,8 +7,7 @@ it, `docs/reference/tape-format.md` lists the events.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -22,7 +21,6 @@ from bubbot.identity import is_id, numeric_id
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.views.access import (
-    CLOCK_SKEW,
     CODE,
     CODE_REFUSED,
     CODE_USED,
@@ -35,8 +33,6 @@ from bubbot.views.access import (
     Grant,
 )
 
-log = logging.getLogger(__name__)
-
 ACCESS_TAPE = "bubbot/access"
 TERMINAL = "terminal"
 """The giver that is the operating system's user: the owner of everything."""
@@ -47,13 +43,7 @@ CODE_LENGTH = 8
 LIFETIME = timedelta(hours=1)
 AGAIN_AFTER = timedelta(minutes=10)
 """How soon one person gets another code."""
-OPEN_PER_SENDER = 3
-CODES_AT_ONCE = 10
-"""Codes that a channel may give in a row; then one at a time, as `CODE_INTERVAL` says, so that a flood of strangers
-delays the next person by minutes and not by the lifetime of a code."""
-CODE_INTERVAL = timedelta(minutes=12)
-CODES_PER_DAY = 120
-"""Codes of a channel within any 24 hours. Each is two facts: the code, and the message that was refused."""
+OPEN_PER_SENDER, OPEN_PER_CHANNEL = 3, 10
 WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
 KEPT = timedelta(days=1)
@@ -109,7 +99,6 @@ class Access:
         self._configured = MappingProxyType(dict(configured or {}))
         self._state = AccessState()
         self._read = False
-        self._warned: dict[str, datetime] = {}
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -159,7 +148,7 @@ class Access:
         """A fresh code for a stranger, or None where silence is the answer.
 
         None: the id is not numeric, it is a bot, it may speak already, it got a code less than ten minutes ago, it
-        has three open ones, or the channel has given out as many as it may for now.
+        has three open ones, or the channel has ten.
         """
         return await asyncio.shield(self._pair(sender, channel, chat))
 
@@ -228,24 +217,13 @@ class Access:
             return text
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
-        given = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
+        given = [code for code in self._state.codes if code.channel == channel]
         own = [code for code in given if code.id == sender_id]
-        if any(now - code.issued < AGAIN_AFTER for code in own):
-            return False
-        if sum(code.is_open(now) for code in own) >= OPEN_PER_SENDER:
-            return False
-        if _has_codes_left([code.issued for code in given], now):
-            return True
-        warned = self._warned.get(channel)
-        if warned is None or not timedelta(0) <= now - warned < LIFETIME:
-            self._warned[channel] = now
-            log.warning(
-                "channel %s: strangers have used up its pairing codes for the moment, and further ones get silence; "
-                "`bubbot access grant` lets somebody in without a code",
-                channel,
-                extra={"action": "access.codes_used_up", "channel": channel},
-            )
-        return False
+        return (
+            all(now - code.issued >= AGAIN_AFTER for code in own)
+            and sum(code.is_open(now) for code in own) < OPEN_PER_SENDER
+            and sum(code.is_open(now) for code in given) < OPEN_PER_CHANNEL
+        )
 
     async def _approve(self, code: str, role: Role, by: str) -> Grant:
         async with self._one_at_a_time:
@@ -253,7 +231,7 @@ class Access:
             text = _as_given(code)
             _check_role(role)
             self._check_giver(by, role)
-            late = [at for who, at in self._state.refused if who == by and -CLOCK_SKEW <= now - at < LIFETIME]
+            late = [at for who, at in self._state.refused if who == by and now - at < LIFETIME]
             if len(late) >= WRONG_CODES:
                 until = timestamp(late[-WRONG_CODES] + LIFETIME)[11:16]
                 raise AccessError(f"{WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
@@ -340,16 +318,6 @@ def _as_given(code: str) -> str:
             f"that is no pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
         )
     return text
-
-
-def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
-    """Return true if a channel that gave out codes at these times may give another one."""
-    today = sorted(at for at in issued if now - at < KEPT)
-    left, before = float(CODES_AT_ONCE), now - KEPT
-    for at in today:
-        left = min(CODES_AT_ONCE, left + (at - before) / CODE_INTERVAL) - 1
-        before = at
-    return left + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
 
 
 def _why_refused(found: Code | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:

@@ -182,13 +182,13 @@ class InboundGate:
         return self._rules.admission.decide(inbound) if self._rules.admission else Speak(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
-        """Give a stranger a code, if one may be given; what was said is not kept, and without a code nothing is."""
+        """A stranger gets a code, where one may be given; what was said is not kept."""
         access = self._rules.access
         code = await access.pair(inbound.sender, inbound.channel, inbound.chat) if access else None
         if code:
             told = self._texts.say("pairing", code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, told, inbound.thread, inbound.message))
-            await self._inbox.refuse(inbound.external_id)
+        await self._inbox.refuse(inbound.external_id)
         return False  # the code was all there is to say
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
