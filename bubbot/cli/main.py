@@ -26,7 +26,7 @@ from bubbot.errors import (
     StoreError,
     TapeCorrupt,
 )
-from bubbot.interrupt import INTERRUPTED
+from bubbot.interrupt import INTERRUPTED as INTERRUPTED  # noqa: PLC0414 - one of the exit codes below
 
 FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""

@@ -154,12 +154,12 @@ def test_sessions_do_not_see_each_other(tmp_path: Path) -> None:
     assert b"42" not in done.stdout
 
 
-def test_an_answer_that_could_not_be_printed_waits_for_the_next_chat(tmp_path: Path) -> None:
+def test_an_answer_that_a_pipe_did_not_take_is_a_failure_and_not_the_next_scripts(tmp_path: Path) -> None:
     home = tmp_path / "home"
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as gone:
-        subprocess.run(
+        done = subprocess.run(
             [*BUBBOT, "chat"],
             input=b"are you there\n",
             stdout=gone,
@@ -168,9 +168,12 @@ def test_an_answer_that_could_not_be_printed_waits_for_the_next_chat(tmp_path: P
             timeout=60,
             check=False,
         )
-    assert said(home, ",memory.show")[0] == "You said: are you there"
-    receipts = [entry for entry in entries(home, "bubbot/outbox/stdin") if _name(entry) == "outbox/receipt"]
-    assert receipts[0]["payload"]["data"]["resumed"] is True  # type: ignore[index]
+    assert done.returncode == 1
+    assert b"bubbot: The output could not be written: Broken pipe" in done.stderr
+    assert said(home, "hello") == ["You said: hello"]
+    told = [_name(entry) for entry in entries(home, "bubbot/outbox/stdin")]
+    assert (told.count("outbox/intent"), told.count("outbox/receipt")) == (2, 1)
+    assert "You said: are you there" in str(entries(home))
 
 
 def test_commands_that_only_read_work_beside_a_running_bot_and_a_second_writer_is_told(tmp_path: Path) -> None:

@@ -29,12 +29,11 @@ OWNER = Sender("0", "owner")
 WAIT = 30.0
 KINDS = sorted({one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BubbotError)})
 ATTRIBUTES = ("permanent", "retry_after", "maybe", "gone", "told", "reason", "values")
-ODD_VALUES: tuple[Any, ...] = ("x", -1, 1e308, [], {"a": 1})
-ODD_IDS: tuple[Any, ...] = (None, 7, [], {"a": 1}, "\ud800", "x" * 100_000, "a\nb")
+ODD: list[Any] = ["\x1b", -1, 1e308, [], {"a": 1}]
 ERRORS: list[Any] = [
     *({"kind": kind} for kind in KINDS),
     *({"kind": "delivery_failed", "text": "no", name: True} for name in ATTRIBUTES),
-    *({"kind": "delivery_failed", name: value} for name in ATTRIBUTES for value in ODD_VALUES),
+    *({"kind": "delivery_failed", name: value} for name in ATTRIBUTES for value in ODD),
     {"kind": "delivery_failed", "text": "\ud800\x1b]52;c;eA==\x07" * 1000},
     {"kind": "nobody_knows", "text": 7},
     {"kind": []},
@@ -45,7 +44,7 @@ ERRORS: list[Any] = [
 ]
 ANSWERS: list[dict[str, Any]] = [
     *({"error": error} for error in ERRORS),
-    *({"ok": {"external_id": odd}} for odd in ODD_IDS),
+    *({"ok": {"external_id": odd}} for odd in (*ODD, None, 7, "\ud800", "x" * 100_000, "a\nb")),
     {"ok": None},
     {},
 ]
