@@ -7,7 +7,8 @@ import fcntl
 import json
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -85,7 +86,7 @@ class Home:
 class WriterLock:
     """The writer's lock of a home, for the time of a `with` block; not reentrant.
 
-    It is an flock on `daemon.lock`: the system frees it when the process ends, however it ends. The file holds
+    It is an flock on `daemon.lock`, and on the folder itself: the system frees it when the process ends, however it ends. The file holds
     `{"pid": int, "address": str or null}` meanwhile, and is never deleted: another process could be about to lock it.
     `address`: where the holder will take the requests of commands, if it does.
     """
@@ -94,22 +95,26 @@ class WriterLock:
         self._home = home
         self._address = address
         self._fd: int | None = None
+        self._folder = -1
 
     def __enter__(self) -> WriterLock:
         """Raises `HomeLocked` at once where another holds it, `ConfigError` where the file cannot be used."""
         fd = _open(self._home.lock_file)
+        folder = -1
         try:
             _lock(fd, self._home)
+            folder = _lock_folder(self._home)
             # For people and for other commands: what it says decides nothing.
             os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps({"pid": os.getpid(), "address": self._address}).encode() + b"\n", 0)
+            with _full_disk_is_no_fault():
+                os.pwrite(fd, json.dumps({"pid": os.getpid(), "address": self._address}).encode() + b"\n", 0)
         except OSError as error:
-            os.close(fd)
+            _close(fd, folder)
             raise ConfigError(f"{self._home.lock_file} cannot be written: {error.strerror}.") from error
         except ConfigError:
-            os.close(fd)
+            _close(fd, folder)
             raise
-        self._fd = fd
+        self._fd, self._folder = fd, folder
         return self
 
     def __exit__(
@@ -120,6 +125,39 @@ class WriterLock:
         if fd is not None:
             with suppress(OSError):
                 os.ftruncate(fd, 0)  # so that nobody takes a process that is gone for the holder
+            _close(fd, self._folder)
+
+
+def _lock_folder(home: Home) -> int:
+    """Lock the folder as well, which nobody removes: a `daemon.lock` that was deleted is another file when it is made
+    again. Return -1 if this file system has no such lock."""
+    folder = os.open(home.path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise HomeLocked(
+            f"Another process is writing to the home {home.path}, and its {home.lock_file.name} was removed: "
+            f"commands that only read still work; to write, stop that process, {_ELSEWHERE}."
+        ) from None
+    except OSError:
+        os.close(folder)
+        return -1
+    return folder
+
+
+@contextmanager
+def _full_disk_is_no_fault() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        if fd >= 0:
             os.close(fd)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from bubbot.channel import Channel, CommandInfo, Inbound, Role
-from bubbot.errors import ConfigError, ModelError
+from bubbot.errors import ConfigError, ModelError, StoreFull
 from bubbot.gateway.activity import Activity
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules
@@ -206,16 +206,22 @@ async def open_app(
 
 @asynccontextmanager
 async def open_bot(
-    settings: Settings, home: Home, lines: Callable[[Maker], Awaitable[list[Line]]], wrap: Wrap, address: str = ""
+    settings: Settings,
+    home: Home,
+    lines: Callable[[Maker], Awaitable[list[Line]]],
+    wrap: Wrap,
+    address: str = "",
+    *,
+    room_retry: float | None = None,
 ) -> AsyncIterator[App]:
     """A bot with the lines that `lines` makes, holding the home's lock until the block ends.
 
-    `address`: where other processes of this home reach it.
+    `address`: where other processes of this home reach it. `room_retry`: see `open_store`.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
         stack.enter_context(WriterLock(home, address))
-        opened = await open_store(home.database, salt=os.urandom, now=now)
+        opened = await _opened(home, room_retry)
         stack.push_async_callback(opened.aclose)
         workspace = await opened.workspace(str(home.path.resolve()))
         store = wrap.store(opened)
@@ -227,7 +233,9 @@ async def open_bot(
         commands: list[CommandInfo] = []
         given, texts = Given(now, new_id), _texts(settings)
         restored = await Quarantine(_service(store, HOME_TAPE)).standing()
-        maker = Maker(store, home, wrap.channel, group, workspace, lambda: tuple(commands), given, restored)
+        maker = Maker(
+            store, home, wrap.channel, group, workspace, lambda: tuple(commands), given, restored, opened.has_room
+        )
         by_name = {line.channel.name: line for line in await lines(maker)}
         purse = await open_purse(settings, maker.service, given, by_name, texts)
         books.push_async_callback(purse.budget.written)
@@ -249,6 +257,18 @@ async def open_bot(
         yield App(
             store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap, watch
         )
+
+
+async def _opened(home: Home, room_retry: float | None) -> SqliteStore:
+    """The store; where the disk is full, and that is waited for, as soon as there is room."""
+    while True:
+        try:
+            return await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
+        except StoreFull as error:
+            if room_retry is None:
+                raise
+            log.error("%s; the bot starts when there is room", error, extra={"action": "store.full"})  # noqa: TRY400
+            await asyncio.sleep(room_retry)
 
 
 async def _close(models: Sequence[ModelSet]) -> None:

@@ -20,6 +20,7 @@ from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.remote import RemoteChannel
 from bubbot.home import Home
 from bubbot.settings import Settings
+from bubbot.stores.sqlite_writer import ROOM_RETRY_SECONDS
 from bubbot.supervise import Pace, supervise
 from bubbot.tape.entry import timestamp
 from bubbot.views.quarantine import Restored
@@ -97,7 +98,7 @@ async def open_daemon(
         remote.blob = maker.blob(STDIN)
         return [*found, await maker.line(remote, LineRules(queued=True))]
 
-    async with open_bot(settings, home, lines, wrap or Wrap(), address) as app:
+    async with open_bot(settings, home, lines, wrap or Wrap(), address, room_retry=ROOM_RETRY_SECONDS) as app:
         for name in () if app.maker.restored else configured:
             await app.lines[name].inbox.begin(timestamp(now()))
         manager = ChannelManager(app.lines, app.runtime, Pace(random.random))

@@ -12,6 +12,7 @@ from bubbot.channel import Channel, ChannelOptions, CommandInfo, Known
 from bubbot.errors import ConfigError
 from bubbot.gateway.files import outgoing
 from bubbot.gateway.line import Line, LineRules, make_line
+from bubbot.gateway.outbound import always_room
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.outbox import Outbox, outbox_tape
@@ -33,7 +34,8 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes the lines of a bot that is being put together. `restored`: what its home was made of, in quarantine."""
+    """Makes the lines of a bot that is being put together. `restored`: what its home was made of, in quarantine;
+    `has_room`: waits while the disk is full."""
 
     store: TapeStore
     home: Home
@@ -43,6 +45,7 @@ class Maker:
     commands: Callable[[], Sequence[CommandInfo]]
     given: Given
     restored: Restored | None = None
+    has_room: Callable[[], Awaitable[None]] = always_room
 
     def service(self, tape: str) -> TapeService:
         """A tape that belongs to no session."""
@@ -93,5 +96,12 @@ class Maker:
         inbox = Inbox(self.service(inbox_tape(wrapped.name)), self.given.new_id)
         outbox = Outbox(self.service(outbox_tape(wrapped.name)))
         return await make_line(
-            wrapped, inbox, outbox, rules, now=self.given.now, spawn=self.group.create_task, hold=hold
+            wrapped,
+            inbox,
+            outbox,
+            rules,
+            now=self.given.now,
+            spawn=self.group.create_task,
+            hold=hold,
+            has_room=self.has_room,
         )

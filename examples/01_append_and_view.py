@@ -25,7 +25,14 @@ async def main(folder: Path) -> None:
     """Writes a short conversation and reads it back."""
     store = await open_store(folder / "tapes.db", salt=os.urandom, now=now)
     tape = TapeService(store, "example", now=now, new_id=lambda: uuid4().hex)
+    try:
+        await talk(tape)
+    finally:
+        await store.aclose()
 
+
+async def talk(tape: TapeService) -> None:
+    """Appends, and reads what was appended through views."""
     await tape.ensure_bootstrap_anchor()
     await tape.append([message("user", "Which colour?"), message("assistant", "Green.")])
     await tape.handoff("phase/paint", {"summary": "The colour is green.", "source_ids": [3]})
@@ -36,7 +43,6 @@ async def main(folder: Path) -> None:
     for line in await tape.read(AnchorsView()):
         print("anchor", line.id, line.name)
     print(await tape.head(), "entries on the tape,", len(await tape.from_last_anchor()), "in the window")
-    await store.aclose()
 
 
 if __name__ == "__main__":

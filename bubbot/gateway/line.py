@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ from bubbot.gateway.inbound import QUEUE_LIMIT, GateRules, InboundGate
 from bubbot.gateway.limits import DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.moves import Moves
-from bubbot.gateway.outbound import Deliverer, Patience, Spawn, parts_of
+from bubbot.gateway.outbound import Deliverer, Patience, Spawn, always_room, parts_of
 from bubbot.inbox import Inbox
 from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
@@ -139,9 +139,18 @@ class Line:
 
 
 async def make_line(
-    channel: Channel, inbox: Inbox, outbox: Outbox, rules: LineRules, *, now: Clock, spawn: Spawn, hold: bool = False
+    channel: Channel,
+    inbox: Inbox,
+    outbox: Outbox,
+    rules: LineRules,
+    *,
+    now: Clock,
+    spawn: Spawn,
+    hold: bool = False,
+    has_room: Callable[[], Awaitable[None]] = always_room,
 ) -> Line:
-    """A line without its gate, which needs the runtime; where chats have moved is read from the inbox."""
+    """A line without its gate, which needs the runtime; where chats have moved is read from the inbox. `has_room`: see
+    `Deliverer`."""
     moves = Moves(await inbox.moves())
     if rules.admission is not None:
         rules.admission.where = moves.now
@@ -159,6 +168,7 @@ async def make_line(
         where=moves.now,
         settled=live.settled if live else None,
         one_lane=rules.one_lane,
+        has_room=has_room,
     )
     if live is not None:
         live.behind = deliverer.owes

@@ -134,11 +134,16 @@ async def nobody_minds(_chat: str, _reason: str) -> None:
     """For deliveries that nothing depends on."""
 
 
+async def always_room() -> None:
+    """For outboxes that are on no disk."""
+
+
 class Deliverer:
     """Delivers the intents of one channel, those of one chat one after another.
 
     `now` is asked how old an intent is; `spawn` runs what `queue` was given; `where` says which chat a chat is now;
     `settled` returns when nothing is shown of a session's turn any more. `one_lane`: all chats share one output.
+    `has_room` waits while the disk is full: what is sent could not be written down.
     """
 
     def __init__(
@@ -152,6 +157,7 @@ class Deliverer:
         where: Callable[[str], str] = lambda chat: chat,
         settled: Callable[[str], Awaitable[None]] | None = None,
         one_lane: bool = False,
+        has_room: Callable[[], Awaitable[None]] = always_room,
     ) -> None:
         self.gone: Callable[[str, str], Awaitable[None]] = nobody_minds
         """Told of a chat that cannot be reached any more, by the id its session began with, and why."""
@@ -159,6 +165,7 @@ class Deliverer:
         """Told what becomes of each part."""
         self._settled = settled
         self._one_lane = one_lane
+        self._has_room = has_room
         self._channel = channel
         self._outbox = outbox
         self._patience = patience
@@ -280,6 +287,7 @@ class Deliverer:
         """Sends a part until it arrives, or it is no use. `again`: it may have been sent before."""
         part, tries = self._placed(replace(intent.parts[place], key=part_key(intent, place))), 0
         while True:
+            await self._has_room()
             try:
                 if live is not None:
                     live = await settle_live(self._channel, self._outbox, live, self._patience.sending)

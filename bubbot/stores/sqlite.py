@@ -65,12 +65,14 @@ class SqliteStore:
         scanner: ThreadedConnection,
         salt: write.Salt,
         path: Path,
+        *,
+        room_retry: float | None = None,
     ) -> None:
         self._reader = reader
         self._scanner = scanner
         self._writing = writer
         keeper = WalKeeper(path, int(BUSY_SECONDS * 1000))
-        self._writer = None if writer is None else GroupWriter(writer, keeper.after)
+        self._writer = None if writer is None else GroupWriter(writer, keeper.after, room_retry)
         self._salt = salt
         self._open = True
         self.path = path
@@ -148,6 +150,16 @@ class SqliteStore:
         return await self._checked(self._reader).run(partial(_blob, tape=tape, digest=digest))
 
     @property
+    def is_full(self) -> bool:
+        """Whether writing waits for room on the disk."""
+        return self._writer is not None and self._writer.is_full
+
+    async def has_room(self) -> None:
+        """Wait until there is room on the disk, as far as is known."""
+        if self._writer is not None:
+            await self._writer.has_room()
+
+    @property
     def commits(self) -> int:
         """Transactions committed since it was opened."""
         return self._writer.commits if self._writer else 0
@@ -222,7 +234,7 @@ class SqliteStore:
             return
         self._open = False
         if self._writer is not None:
-            self._writer.hasten()
+            self._writer.end()
         async with AsyncExitStack() as closing:  # a caller cancelled here must not leave a thread behind
             for conn in (self._writing, self._scanner, self._reader):
                 if conn is not None:
@@ -268,13 +280,16 @@ class SqliteStore:
         return conn
 
 
-async def open_store(path: Path, *, salt: write.Salt, now: Clock, aside: Aside = keep_aside) -> SqliteStore:
+async def open_store(
+    path: Path, *, salt: write.Salt, now: Clock, aside: Aside = keep_aside, room_retry: float | None = None
+) -> SqliteStore:
     """Opens the database for writing, making or migrating it. The caller holds the home's lock.
 
-    `aside` makes a backup of a database before it is migrated; where it fails, nothing is.
+    `aside` makes a backup of a database before it is migrated; where it fails, nothing is. `room_retry`: seconds between
+    two tries where the disk is full, and everybody waits; None: a full disk is `StoreFull`.
     """
     writer = await connect(partial(_writing, path, now(), aside))
-    return await _with_readers(path, writer, salt)
+    return await _with_readers(path, writer, salt, room_retry)
 
 
 async def open_readonly(path: Path) -> SqliteStore:
@@ -282,7 +297,9 @@ async def open_readonly(path: Path) -> SqliteStore:
     return await _with_readers(path, None, bytes)
 
 
-async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: write.Salt) -> SqliteStore:
+async def _with_readers(
+    path: Path, writer: ThreadedConnection | None, salt: write.Salt, room_retry: float | None = None
+) -> SqliteStore:
     opened = [writer] if writer else []
     try:
         opened.append(await connect(partial(reading, path)))
@@ -291,7 +308,7 @@ async def _with_readers(path: Path, writer: ThreadedConnection | None, salt: wri
         for conn in opened:
             await conn.close()
         raise
-    return SqliteStore(opened[-2], writer, opened[-1], salt, path)
+    return SqliteStore(opened[-2], writer, opened[-1], salt, path, room_retry=room_retry)
 
 
 def _writing(path: Path, now: datetime, aside: Aside) -> sqlite3.Connection:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from threading import Thread
 from typing import Any, Protocol, TypeVar
 
 import aiosqlite
 
 from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 GROUP = 500
 """Jobs in one transaction at most, so that the first of a long queue does not wait for the last."""
+ROOM_RETRY_SECONDS = 5.0
+"""Between two tries of a writer that waits for room."""
 ALONG = 0.05
 """Seconds that a job waits for another one to be committed with."""
 
@@ -54,7 +61,7 @@ class ThreadedConnection(aiosqlite.Connection):
 
 async def connect(connector: Callable[[], sqlite3.Connection]) -> ThreadedConnection:
     """A connection made by `connector` in its own thread."""
-    conn = ThreadedConnection(connector, iter_chunk_size=64)
+    conn = _in_daemon_thread(lambda: ThreadedConnection(connector, iter_chunk_size=64))
     try:
         await conn
     except BaseException as error:
@@ -63,6 +70,16 @@ async def connect(connector: Callable[[], sqlite3.Connection]) -> ThreadedConnec
             raise translated(error) from error
         raise
     return conn
+
+
+def _in_daemon_thread(make: Callable[[], T]) -> T:
+    """Run `make` in a daemon thread: threads made there are daemons too, and keep no program from ending that failed
+    before it closed its store."""
+    made: list[T] = []
+    thread = Thread(target=lambda: made.append(make()), daemon=True)
+    thread.start()
+    thread.join()
+    return made[0]
 
 
 def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:
@@ -128,9 +145,15 @@ class GroupWriter:
     Each job has its own savepoint. No timer: the group forms while the last commit runs.
     """
 
-    def __init__(self, conn: ThreadedConnection, after: After = no_care) -> None:
+    def __init__(self, conn: ThreadedConnection, after: After = no_care, room_retry: float | None = None) -> None:
+        """`room_retry`: seconds between two tries where the disk is full. Everybody waits meanwhile, in order, and
+        nothing fails; None: whoever finds the disk full gets `StoreFull` at once."""
         self._conn = conn
         self._after = after
+        self._room_retry = room_retry
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._room = asyncio.Event()
+        self._room.set()
         self._waiting: deque[_Job] = deque()
         self.commits = 0
         """Transactions that were committed; counted in the connection's thread."""
@@ -140,7 +163,8 @@ class GroupWriter:
         """The job's result, after the commit. A cancelled caller's job is left out unless it has started."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Job(job, done))
-        self._conn.post(self._drain)
+        if self._room.is_set():
+            self._conn.post(self._drain)
         result = await done
         self.written.tell()
         return result
@@ -152,6 +176,24 @@ class GroupWriter:
         self._waiting.append(_Job(job, done))
         loop.call_later(ALONG, self.hasten)
         return await done
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everybody waits for room on the disk."""
+        return not self._room.is_set()
+
+    async def has_room(self) -> None:
+        """Wait until there is room on the disk, as far as is known."""
+        await self._room.wait()
+
+    def end(self) -> None:
+        """Try once more what waits, for room or for the next job; then it fails."""
+        self._room_retry = None
+        self.hasten()
+
+    def _retry(self) -> None:
+        with suppress(StoreUnavailable):  # closed: which tries everything first
+            self._conn.post(self._drain)
 
     def hasten(self) -> None:
         """What waits for the next job waits no longer."""
@@ -167,14 +209,41 @@ class GroupWriter:
             if not job.done.cancelled():
                 jobs.append(job)
         if not jobs:
+            if self._loop is not None and not self._room.is_set():  # who waited for room has left
+                self._loop.call_soon_threadsafe(partial(self._deliver, [], full=False))
             return
+        waits = self._room_retry is not None
         try:
-            outcomes = _commit(conn, jobs)
-            self.commits += any(one.error is None for one in outcomes)
+            outcomes = _commit(conn, jobs, stop_when_full=waits)
         except sqlite3.Error as error:  # not even the rollback worked: nobody may wait for ever
             outcomes = [_Outcome(job, error=_ours(error)) for job in jobs]
-        jobs[0].done.get_loop().call_soon_threadsafe(_deliver, outcomes)
+        done = [one for one in outcomes if not (waits and isinstance(one.error, StoreFull))]
+        decided = {id(one.job) for one in done}
+        left = [job for job in jobs if id(job) not in decided]
+        self._waiting.extendleft(reversed(left))
+        self.commits += any(one.error is None for one in done)
+        jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, done, full=bool(left)))
         self._after(conn, idle=not self._waiting)
+
+    def _deliver(self, outcomes: list[_Outcome], *, full: bool) -> None:
+        """In the event loop: gives the results out; where the disk is full, tries again later."""
+        _deliver(outcomes)
+        if full and self._room_retry is not None:
+            if self._room.is_set():
+                log.error(
+                    "the disk of the database is full: nothing is accepted or sent until there is room; free some",
+                    extra={"action": "store.full"},
+                )
+            self._room.clear()
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(self._room_retry, self._retry)
+        elif full:
+            self.hasten()
+        elif not self._room.is_set():
+            if self._room_retry is not None:
+                log.warning("there is room for the database again", extra={"action": "store.room"})
+            self._room.set()
+            self.hasten()
 
 
 def _deliver(outcomes: list[_Outcome]) -> None:
@@ -191,16 +260,26 @@ class _GroupLost(Exception):
     """SQLite rolled back the whole transaction, as it does when the disk is full."""
 
 
-def _commit(conn: sqlite3.Connection, jobs: list[_Job]) -> list[_Outcome]:
+def _commit(conn: sqlite3.Connection, jobs: list[_Job], *, stop_when_full: bool = False) -> list[_Outcome]:
+    """What became of each job; of those behind one that found the disk full nothing, where `stop_when_full`."""
     try:
         conn.execute("BEGIN IMMEDIATE")
-        outcomes = [_attempt(conn, job) for job in jobs]
+        outcomes = []
+        for job in jobs:
+            outcomes.append(_attempt(conn, job))
+            if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
+                break  # nobody overtakes it
         conn.execute("COMMIT")
     except (sqlite3.Error, _GroupLost) as lost:
         if conn.in_transaction:
             conn.execute("ROLLBACK")
         if len(jobs) > 1:
-            return [outcome for job in jobs for outcome in _commit(conn, [job])]
+            outcomes = []
+            for job in jobs:
+                outcomes += _commit(conn, [job])
+                if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
+                    break
+            return outcomes
         cause = lost.__cause__ if isinstance(lost, _GroupLost) else lost
         return [_Outcome(jobs[0], error=_ours(cause))]
     return outcomes

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -270,3 +272,82 @@ async def test_another_program_that_holds_the_database_is_an_error_that_says_so(
         other.close()
     await store.append([notes("b")])
     assert await texts(store) == ["b"]
+
+
+@pytest.fixture
+async def patient(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    """A store that waits where the disk is full, and tries again at once."""
+    opened = await open_store(tmp_path / "patient.db", salt=CountingSalt(), now=SteppingClock(), room_retry=0.0)
+    yield opened
+    await opened.aclose()
+
+
+async def full(store: SqliteStore) -> None:
+    """Wait until the writer knows that there is no room."""
+    async with asyncio.timeout(LIMIT):
+        while not store.is_full:
+            await store.head("tape")
+
+
+@pytest.mark.law("T3")
+async def test_a_patient_writer_waits_on_a_full_disk_and_goes_on_in_order_when_there_is_room(
+    patient: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await patient.append([notes("a")])
+    await limit_pages(patient, 0)
+    big = asyncio.create_task(patient.append([notes(BIG)]))
+    await full(patient)
+    small = asyncio.create_task(patient.append([notes("b")]))
+    room = asyncio.create_task(patient.has_room())
+    for _ in range(20):  # tries that find no room
+        await patient.head("tape")
+    assert (big.done(), small.done(), room.done(), await texts(patient)) == (False, False, False, ["a"])
+    await limit_pages(patient, None)
+    await asyncio.gather(big, small, room)
+    assert await texts(patient) == ["a", BIG, "b"]
+    assert not patient.is_full
+    told = [one for one in caplog.records if getattr(one, "action", "") in ("store.full", "store.room")]
+    assert [(one.levelname, getattr(one, "action", "")) for one in told] == [
+        ("ERROR", "store.full"),
+        ("WARNING", "store.room"),
+    ]
+
+
+async def test_who_stops_waiting_for_room_wrote_nothing_and_holds_up_nobody(patient: SqliteStore) -> None:
+    await limit_pages(patient, 0)
+    big = asyncio.create_task(patient.append([notes(BIG)]))
+    await full(patient)
+    big.cancel()
+    await asyncio.gather(big, return_exceptions=True)
+    await limit_pages(patient, None)
+    await patient.append([notes("b")])
+    assert await texts(patient) == ["b"]
+
+
+async def test_what_waits_for_room_fails_when_the_store_is_closed(patient: SqliteStore) -> None:
+    await limit_pages(patient, 0)
+    big = asyncio.create_task(patient.append([notes(BIG)]))
+    await full(patient)
+    await patient.aclose()
+    with pytest.raises(StoreError):
+        await big
+
+
+LEFT_OPEN = """
+import asyncio, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from bubbot.stores.sqlite import open_store
+async def main():
+    store = await open_store(Path(sys.argv[1]), salt=bytes, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))
+    await store.head("tape")
+    raise KeyError("a fault of the program")
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_fails_before_it_closes_its_store_ends(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path / "bubbot.db")]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"a fault of the program" in done.stderr

@@ -235,6 +235,8 @@ def _undocumented(entry: TapeEntry) -> list[str]:
     row = _rows(FORMAT, entry.name or "") or _rows(FORMAT, "memory/open")
     if entry.name and not entry.name.startswith("phase/"):
         held = entry.payload.get("data", entry.payload.get("state"))
+        if entry.name == "tape/erased":  # the names below it are those of tapes
+            held = {**held, "covers": None}
         # What stands in a handoff's state is described with the anchors.
         found += _named(row, set(held) if entry.name == "handoff" else set(_keys(held)))
     return found

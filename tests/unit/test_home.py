@@ -282,3 +282,21 @@ class TestNames:
 
     def test_any_other_script_is_fine(self, public: Path) -> None:
         Home(public / "家 é").ensure()
+
+
+def test_a_second_writer_is_refused_though_the_lock_file_was_removed(home: Home) -> None:
+    with WriterLock(home):
+        home.lock_file.unlink()
+        with pytest.raises(HomeLocked, match=r"daemon\.lock was removed"), WriterLock(home):
+            pass
+    with WriterLock(home):
+        pass
+
+
+def test_a_full_disk_keeps_nobody_from_the_lock(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with WriterLock(home), pytest.raises(HomeLocked), WriterLock(home):
+        pass
