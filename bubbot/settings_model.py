@@ -76,9 +76,11 @@ class ModelSettings(Section):
     )
     script: OptionalPath = Field(default=None, description="The replies of the model `scripted`.")
     api_base: Address = Field(
-        default=None, description="The web address of the provider, where it is not the usual one."
+        default=None, description="The web address of the provider of `name`, if it is not the usual one."
     )
-    api_key: Secret = Field(default=None, description="The key of the provider.")
+    api_key: Secret = Field(
+        default=None, description="The key of the provider of `name`; models of other providers are never sent it."
+    )
     timeout: Number = Field(
         default=600.0, gt=0, le=DAY, description="Seconds one whole model call may take, with all its retries."
     )
@@ -117,6 +119,11 @@ class ModelSettings(Section):
         description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
     )
     threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
+
+    @property
+    def provider(self) -> str:
+        """The provider of `name`: the only one that `api_key` and `api_base` are for."""
+        return self.name.partition("/")[0]
 
 
 class ContextSettings(Section):

@@ -158,7 +158,7 @@ def _decided(settings: BudgetSettings, name: str, dollar: float) -> Price | None
 
 def _own_address(settings: Settings, name: str) -> bool:
     """Whether `api_base` sends calls of this model to an address of ours."""
-    return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.name.partition("/")[0]
+    return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.provider
 
 
 def _answers(settings: Settings) -> Callable[[str], int]:

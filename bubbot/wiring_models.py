@@ -69,23 +69,26 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
     provider, known = name.partition("/")[0], plugins.names("bubbot.models")
-    values = _model_values(settings)
-    options = ModelOptions(name, home.path, values)
     if provider in known and provider != LITELLM:
-        model: Model = plugins.load("bubbot.models", provider)(options)
+        given = ModelOptions(name, home.path, _model_values(settings, provider))
+        model: Model = plugins.load("bubbot.models", provider)(given)
         return model
     litellm_names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
     litellm_names.check_fallbacks(settings.model.fallback)
-    if unread := settings.missing_secret("model", "api_key"):
+    is_configured = provider == settings.model.provider
+    if is_configured and (unread := settings.missing_secret("model", "api_key")):
         return UnconfiguredModel(Texts(settings.bot.language), missing_key=unread.file)
-    _check_address(settings, provider)
+    if is_configured:
+        _check_address(settings, provider)
+    # A fallback may be of the configured provider although the model is not, so litellm's adapter is told whose key it is.
+    values = {**_model_values(settings, settings.model.provider), litellm_keys.KEY_PROVIDER: settings.model.provider}
     if missing := keyless_models(settings, variables(), name):
         if len(missing) == len({name, *settings.model.fallback}):
-            return KeylessModel(name, missing[name], Texts(settings.bot.language))
+            return KeylessModel(name, missing[name], Texts(settings.bot.language), is_configured=is_configured)
         values["keyless"] = tuple(missing)
-    traits = litellm_sizes.traits(
-        name, context_tokens=settings.model.context_tokens, own_address=bool(settings.model.api_base)
-    )
+    own_address = is_configured and bool(settings.model.api_base)
+    traits = litellm_sizes.traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
+    options = ModelOptions(name, home.path, values)
     return LazyModel(name, traits, lambda: plugins.load("bubbot.models", LITELLM)(options))
 
 
@@ -108,7 +111,7 @@ def keyless_models(settings: Settings, environment: Mapping[str, str], name: str
     asked = [one for one in (first, *settings.model.fallback) if one.partition("/")[0] not in ours]
     is_set = settings.model.api_key is not None or settings.model.api_base is not None
     return litellm_keys.keyless(
-        dict.fromkeys(asked), provider=first.partition("/")[0], is_set=is_set, variables=environment
+        dict.fromkeys(asked), provider=settings.model.provider, is_set=is_set, variables=environment
     )
 
 
@@ -127,9 +130,7 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
     if not name:
         return None
     provider, known = name.partition("/")[0], plugins.names("bubbot.models")
-    values = _model_values(settings)
-    if provider != settings.model.name.partition("/")[0]:
-        values = {key: value for key, value in values.items() if key not in ("api_base", "api_key")}
+    values = _model_values(settings, provider)
     plugin = provider if provider in known and provider != LITELLM else LITELLM
     if plugin == LITELLM:
         litellm_names.check(name, "[attachments] transcription")
@@ -143,9 +144,13 @@ def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, b
     return Intake(limits, (transcriber.name, transcriber) if transcriber else None, budget=budget, texts=texts)
 
 
-def _model_values(settings: Settings) -> dict[str, Any]:
-    """What a model is given of `[model]`: all but its name."""
-    values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"}, exclude_none=True)
+def _model_values(settings: Settings, provider: str) -> dict[str, Any]:
+    """Return what a model of this provider is given of `[model]`: all but its name.
+
+    The key and the address belong to the provider of the configured model; no other is given them.
+    """
+    foreign = set() if provider == settings.model.provider else {"api_key", "api_base"}
+    values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"} | foreign, exclude_none=True)
     for secret in values.keys() & {"api_key"}:
         values[secret] = values[secret].get_secret_value()
     return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}

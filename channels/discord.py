@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Outbound, Part, Receipt, Receive
 from channels import discord_text
 from channels.discord_api import Api, Timing
+from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_files import fetch
 from channels.discord_interactions import Interactions
 from channels.discord_introduce import introduce
@@ -33,8 +34,9 @@ class DiscordChannel:
         self._api = Api(settings, timing)
         self._within = timing.introduction
         self._interactions = Interactions(self._api, timing)
-        self._sending = Sending(self._api, settings, options.blob, self._interactions)
-        self._run = Run(options, settings, self._api, self._interactions, sync=self._sync, pace=pace)
+        duplicates = DuplicateMonitor(options.name, monotonic=pace.monotonic, grace=pace.duplicates)
+        self._sending = Sending(self._api, settings, options.blob, self._interactions, duplicates)
+        self._run = Run(options, settings, self._api, self._interactions, duplicates, sync=self._sync, pace=pace)
 
     async def run(self, receive: Receive) -> None:
         """Receives until cancelled."""

@@ -52,6 +52,8 @@ class Pace:
     """People, and chats, whose conversations are looked at after an absence."""
     room: int = 1000
     """Events of a chat that may wait."""
+    duplicates: float = 60.0
+    """How long after the start messages that this process did not send are not held against another program."""
     refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
     """Of a bot that was ready before."""
     monotonic: Callable[[], float] = time.monotonic

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from bubbot.channel import ChannelEvent, ChannelOptions, Known
+from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_inbound import (
     Scene,
     Where,
@@ -56,6 +57,7 @@ class Receiving:
         options: ChannelOptions,
         ask: Persistent,
         interactions: Interactions,
+        duplicates: DuplicateMonitor,
         receive: Take,
         *,
         known: Known,
@@ -64,6 +66,7 @@ class Receiving:
         self._channel = options.name
         self._now = options.now
         self._interactions = interactions
+        self._duplicates = duplicates
         self._receive = receive
         self._places = Places(ask)
         self._people = People(ask, pace.monotonic, pace.believed)
@@ -93,6 +96,8 @@ class Receiving:
             self._lanes.put("", Item(event, raw, serial))
 
     def _hear(self, event: str, raw: Any, serial: str) -> None:
+        if event == CREATED:
+            self._duplicates.hear(self._places.me.id, raw)
         if event in READ:
             self._queue(Item(event, raw, serial))
         elif event == "READY":
@@ -129,6 +134,7 @@ class Receiving:
     def _begin(self, raw: Any) -> None:
         self._places.begin(raw.get("user") if isinstance(raw, dict) else None)
         self._missed.begin()
+        self._duplicates.begin()
         if self._looking is not None:
             self._looking.cancel()
         self._looking = self.beside(self._missed.elsewhere(self._lanes.gap))

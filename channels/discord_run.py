@@ -12,6 +12,7 @@ from bubbot.errors import ChannelRefused
 from channels.discord_api import Api
 from channels.discord_client import Gateway, refused_content
 from channels.discord_content import Raw, number_of
+from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_errors import Refusal, Unreachable, refused_token
 from channels.discord_interactions import Interactions
 from channels.discord_patience import Pace, Persistent
@@ -36,6 +37,7 @@ class Run:
         settings: DiscordSettings,
         api: Api,
         interactions: Interactions,
+        duplicates: DuplicateMonitor,
         *,
         sync: Sync,
         pace: Pace,
@@ -44,6 +46,7 @@ class Run:
         self._settings = settings
         self._api = api
         self._interactions = interactions
+        self._duplicates = duplicates
         self._sync = sync
         self._pace = pace
         self._ask = Persistent(api, options.name, pace)
@@ -59,6 +62,8 @@ class Run:
         trouble = next(iter(self._ask.trouble.values()), "")
         if found.ready and trouble:
             return Health(ready=True, heard=found.heard, note=f"what was missed cannot be fetched: {trouble}")
+        if found.ready and self._duplicates.note:
+            return Health(ready=True, heard=found.heard, note=self._duplicates.note)
         return Health(found.ready, found.heard or self._heard, found.note or trouble)
 
     async def __call__(self, receive: Take) -> None:
@@ -77,7 +82,9 @@ class Run:
     async def _receive(self, receive: Take) -> None:
         number = await self._application()
         known = await self._options.known()
-        receiving = Receiving(self._options, self._ask, self._interactions, receive, known=known, pace=self._pace)
+        receiving = Receiving(
+            self._options, self._ask, self._interactions, self._duplicates, receive, known=known, pace=self._pace
+        )
         gateway = await self._connector(receiving, number)
         connected = asyncio.create_task(gateway.stay())
         try:

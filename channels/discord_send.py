@@ -10,6 +10,7 @@ from typing import Any
 from bubbot.channel import File, Part, Receipt
 from bubbot.errors import DeliveryFailed
 from channels.discord_api import Api, Upload
+from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_errors import (
     ARCHIVED,
     EMPTY,
@@ -48,11 +49,13 @@ class Sending:
         settings: DiscordSettings,
         blob: Callable[[str], Awaitable[bytes]],
         interactions: Interactions,
+        duplicates: DuplicateMonitor,
     ) -> None:
         self._api = api
         self._flags = 0 if settings.link_previews else NO_PREVIEWS
         self._blob = blob
         self._interactions = interactions
+        self._duplicates = duplicates
         self._me = ""
 
     async def send(self, part: Part) -> Receipt:
@@ -168,7 +171,9 @@ class Sending:
     async def _posted(self, part: Part, place: str, payload: dict[str, Any], files: Sequence[Upload]) -> str:
         """An ordinary message; without its reply, where only that is refused."""
         path = f"/channels/{place}/messages"
-        body = {**payload, "nonce": part.key or self._api.fresh_key(), "enforce_nonce": True}
+        nonce = part.key or self._api.fresh_key()
+        self._duplicates.sending(nonce)
+        body = {**payload, "nonce": nonce, "enforce_nonce": True}
         if part.reply_to.isdecimal():
             # The message may be gone; the answer is not lost with it.
             reply = {"message_reference": {"message_id": part.reply_to, "fail_if_not_exists": False}}

@@ -20,7 +20,7 @@ from tests.discordapi.server import Server
 
 FAST = Pace(
     first_wait=0.02, longest_wait=0.1, ready=5.0, silent=5.0, margin=1.0, close=0.3, settled=0.0, identify=0.02,
-    rationed=0.02, guilds=0.1, chance=lambda: 0.5,
+    rationed=0.02, guilds=0.1, duplicates=0.0, chance=lambda: 0.5,
     refusals=RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3),
 )  # fmt: skip
 

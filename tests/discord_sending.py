@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from channels.discord_api import Api, Timing
+from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_interactions import Interactions
 from channels.discord_send import Sending
 from channels.discord_settings import read_settings
@@ -40,6 +42,8 @@ async def outgoing(server: Server, timing: Timing = FAST, **settings: Any) -> As
         return blobs[digest]
 
     try:
-        yield Outgoing(server, api, Sending(api, checked, blob, interactions), interactions, blobs)
+        duplicates = DuplicateMonitor("dc", monotonic=time.monotonic, grace=0.0)
+        sending = Sending(api, checked, blob, interactions, duplicates)
+        yield Outgoing(server, api, sending, interactions, blobs)
     finally:
         await api.aclose()

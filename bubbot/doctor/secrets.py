@@ -153,4 +153,5 @@ def _keys(settings: Settings, file: Path) -> Iterator[Finding]:
     if settings.missing_secret("model", "api_key"):
         return
     for name, wanted in keyless_models(settings, variables()).items():
-        yield Finding("secret.no_key", "problem", key_missing(name, wanted), edit(file))
+        is_configured = name.partition("/")[0] == settings.model.provider
+        yield Finding("secret.no_key", "problem", key_missing(name, wanted, is_configured=is_configured), edit(file))

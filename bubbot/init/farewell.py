@@ -34,7 +34,10 @@ def farewell(
     if not settings.model.name and not local.available():
         yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
     for name, wanted in keyless_models(settings, environment).items():
-        yield f"{key_missing(name, wanted)} `{prefix} init --api-key-file FILE` takes it from a file."
+        if name.partition("/")[0] == settings.model.provider:
+            yield f"{key_missing(name, wanted)} `{prefix} init --api-key-file FILE` takes it from a file."
+        else:
+            yield key_missing(name, wanted, is_configured=False)
     yield "\nNext:"
     yield f"  {prefix} doctor    looks whether everything is in order"
     if writer is not None:

@@ -33,6 +33,7 @@ from bubbot.model import (
     Usage,
 )
 from bubbot.models import litellm_errors, litellm_sizes
+from bubbot.models.litellm_keys import KEY_PROVIDER
 from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
 from bubbot.models.litellm_quiet import litellm
 from bubbot.models.litellm_tokens import Tokenizers
@@ -86,6 +87,7 @@ class LitellmModel:
         given = options.settings
         self._name = options.name
         self._settings = given
+        self._key_provider = given.get(KEY_PROVIDER, provider_of(options.name))
         self._limits = Limits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
         keyless = given.get("keyless", ())
         self._targets = tuple(one for one in (options.name, *given.get("fallback", ())) if one not in keyless)
@@ -96,7 +98,7 @@ class LitellmModel:
         self._tokenizers = Tokenizers()
         self._longest_answers = {one: litellm_sizes.longest_answer(one) or LONGEST_ANSWER for one in self._targets}
         self._priced = {one: litellm_sizes.price(one, own_address=self._own(one)) is not None for one in self._targets}
-        self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=bool(given.get("api_base")))
+        self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=self._own(options.name))
 
     @property
     def name(self) -> str:
@@ -260,8 +262,8 @@ class LitellmModel:
         return asked
 
     def _address(self, target: str) -> dict[str, Any]:
-        """Address and key go to models of the configured provider only; others take theirs from the environment."""
-        if provider_of(target) != provider_of(self._name):
+        """Return address and key for models of the provider they were set for; others take theirs from the environment."""
+        if provider_of(target) != self._key_provider:
             return {}
         found = {key: self._settings[key] for key in ("api_base", "api_key") if self._settings.get(key)}
         if "api_base" in found and provider_of(target) == "openai":

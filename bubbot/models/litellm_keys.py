@@ -22,6 +22,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 """Where litellm looks for the key of a provider: any of these variables. Providers with other ways are left out."""
 
 
+KEY_PROVIDER = "key_provider"
+"""In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is asked."""
+
+
 def keyless(
     names: Iterable[str], *, provider: str, is_set: bool, variables: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:

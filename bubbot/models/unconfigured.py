@@ -32,15 +32,22 @@ class UnconfiguredModel:
 class KeylessModel(UnconfiguredModel):
     """A model whose provider wants a key that nobody set; every request raises `ModelKeyMissing`, and none is sent."""
 
-    def __init__(self, name: str, variables: Sequence[str], texts: Texts | None = None) -> None:
+    def __init__(
+        self, name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True
+    ) -> None:
         super().__init__(texts)
         self.name = name
         self._error = ModelKeyMissing
-        self._told = key_missing(name, variables, texts)
+        self._told = key_missing(name, variables, texts, is_configured=is_configured)
         self.traits = ModelTraits(tools=False, notice=self._told)
 
 
-def key_missing(name: str, variables: Sequence[str], texts: Texts | None = None) -> str:
-    """Say that a model needs a key, and where it is looked for."""
+def key_missing(name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True) -> str:
+    """Say that a model needs a key, and where it is looked for.
+
+    `is_configured`: it is of the provider in `[model] name`; the key there is not for any other.
+    """
     texts = texts or Texts()
-    return texts.say("no_key", name=name, variables=texts.say("or").join(variables))
+    return texts.say(
+        "no_key" if is_configured else "no_key_elsewhere", name=name, variables=texts.say("or").join(variables)
+    )

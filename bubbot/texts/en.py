@@ -15,6 +15,9 @@ def _form(count: int) -> str:
 
 _TURNS: dict[str, Sentence] = {
     "no_key": "{name} needs a key, and neither [model] api_key nor {variables} is set here.",
+    "no_key_elsewhere": (
+        "{name} needs a key, and {variables} is not set here ([model] api_key is only for the provider in [model] name)."
+    ),
     "no_model": (
         "No model is configured, so I cannot answer in my own words. Every command works (,help lists them). "
         '`bubbot init` gives me a model (or [model] name = "provider/model" in config.toml), '

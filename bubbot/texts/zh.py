@@ -15,6 +15,7 @@ def _form(_count: int) -> str:
 
 _TURNS: dict[str, Sentence] = {
     "no_key": "{name} 需要密钥，但 [model] api_key 和 {variables} 在这里都没有设置。",
+    "no_key_elsewhere": "{name} 需要密钥，但 {variables} 在这里没有设置（[model] api_key 只用于 [model] name 的提供商）。",
     "no_model": (
         "尚未配置模型，因此我还无法用自己的话回答您。所有命令均可使用（,help 可列出全部命令）。"
         '如需配置模型，请运行 bubbot init（或在 config.toml 中写入 [model] name = "provider/model"），或安装演示模型。'

@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.errors import ConfigError, ModelKeyMissing
 from bubbot.home import Home
-from bubbot.model import ModelRequest
+from bubbot.model import Model, ModelOptions, ModelRequest
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import KeylessModel
@@ -106,3 +106,28 @@ def test_credentials_in_the_address_beside_a_key_are_refused_and_not_shown(name:
 
 def test_credentials_in_the_address_without_a_key_are_sent() -> None:
     assert isinstance(chosen("ollama_chat/qwen3", api_base="http://user:secret@127.0.0.1:1"), LazyModel)
+
+
+async def test_the_key_of_the_configured_provider_is_no_key_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    settings = Settings(model=ModelSettings.model_validate({"name": "anthropic/x", "api_key": "sk-1"}))
+    assert isinstance(choose_model(settings, Home(Path("unused"))), LazyModel)
+    model = choose_model(settings, Home(Path("unused")), "openai/gpt-5")
+    assert isinstance(model, KeylessModel)
+    with pytest.raises(ModelKeyMissing, match=r"OPENAI_API_KEY is not set here \(\[model\] api_key is only for"):
+        [one async for one in model.stream(ModelRequest("", ()))]
+
+
+def test_a_model_of_a_plugin_is_not_given_the_key_of_another_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[ModelOptions] = []
+
+    def create(options: ModelOptions) -> Model:
+        given.append(options)
+        return ScriptedModel(name=options.name)
+
+    monkeypatch.setattr("bubbot.wiring_models.plugins.load", lambda *_: create)
+    private = {"api_key": "sk-1", "api_base": "http://127.0.0.1:1"}
+    for name in ("openai/x", "scripted/a"):
+        settings = Settings(model=ModelSettings.model_validate({"name": name, **private}))
+        choose_model(settings, Home(Path("unused")), "scripted/b")
+    assert [private.keys() & one.settings.keys() for one in given] == [set(), private.keys()]

@@ -249,6 +249,8 @@ NOT_FOR_PEOPLE = {
     "gateway/health_door.py: the database cannot be read": "for a program",
     "gateway/http_server.py: a request that is not whole or not HTTP: %s": "for the log",
     "gateway/remote.py: nobody has this chat open": "why a delivery waits: for the log",
+    "gateway/remote.py: the chat did not take the answer": "why a delivery waits: for the log",
+    "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
 }
 """Sentences that stay where they are, by file, or file and a part of the text, with the reason."""
 
