@@ -12,6 +12,7 @@ import pytest
 
 from bubbot.stores.backups import backups
 from bubbot.stores.restoring import verified
+from bubbot.stores.sqlite_schema import MIGRATIONS
 from tests.e2e import forked
 from tests.e2e.bot import environment, sentence
 from tests.e2e.inside import run, said
@@ -167,7 +168,7 @@ def test_beside_a_daemon_backups_are_made_and_garbage_is_collected(home: Path, t
         assert "0 altered, 0 missing" in fine(home, "tape", "verify")
         sizes = json.loads(fine(home, "tape", "size", "--json"))
         assert {"stdin:default", "stdin:work"} <= {one["session"] for one in sizes["tapes"]}
-    assert verified(tmp_path / "copy").database.version == 2
+    assert verified(tmp_path / "copy").database.version == len(MIGRATIONS)
     fine(tmp_path / "new", "restore", str(tmp_path / "copy"))
     archive = next(one["name"] for one in sizes["tapes"] if "@" in one["name"])
     assert "first" in fine(tmp_path / "new", "tape", "show", archive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,7 +18,7 @@ from bubbot.errors import BubbotError, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.anchor import SESSION_START, anchor
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry, canonical, event
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import Opening, TapeQuery, Window, Zone
 from bubbot.tape.service import TapeService
@@ -126,8 +127,18 @@ class Pair:
         assert await source.head() == await self.plain.head()
         for query in (TapeQuery(self.plain.name), *asked):
             wanted = await answer(self.plain, query)
-            assert await answer(source, query) == wanted
+            found = await answer(source, query)
+            assert (found if isinstance(found, type) else [without_covers(one) for one in found]) == wanted
             label(f"{type(query.part).__name__}: {'error' if isinstance(wanted, type) else 'found' if wanted else '-'}")
+
+
+def without_covers(entry: tuple[object, ...]) -> tuple[object, ...]:
+    """An entry of `exactly` as the fork holds it: the fact of an erasure learns what it covers with the merge."""
+    payload = json.loads(str(entry[2]))
+    if payload.get("name") != "tape/erased" or "covers" not in payload.get("data", {}):
+        return entry
+    del payload["data"]["covers"]
+    return (*entry[:2], canonical(payload), *entry[3:])
 
 
 def service(store: TapeStore, name: str) -> TapeService:
@@ -171,10 +182,11 @@ async def forks_and_merges(
     await pair.reopen()
     await pair.same(pair.fork, asked)
     delta = pair.fork.delta
-    assert (await pair.fork.merge()).delta == delta
+    merged = exactly((await pair.fork.merge()).delta)
+    assert [without_covers(entry) for entry in merged] == exactly(delta)
     await pair.same(pair.tape, asked)
     if pair.archive:
-        archived = await whole(store, pair.archive)
+        archived = (await whole(store, pair.archive))[:-1]  # the last one says how it was called
         assert [entry.id for entry in archived] == [entry.id for entry in pair.parent]
         assert all(entry.erased for entry in archived) if pair.erase else archived == pair.parent
 
