@@ -176,7 +176,8 @@ class InMemoryStore:
             raise
         self._keep(drafts)
         if how.erase:
-            self._tapes[tape].facts.add(facts[-1].id)
+            if first:  # one that covered nothing is no fact of an erasure
+                self._tapes[tape].facts.add(facts[-1].id)
             self._erase(doomed, ids)
             self._tell_home(tape, more, erasure.date_of(batches))
         return stored

@@ -118,7 +118,7 @@ class _Audit:
     def _add(self, fact: int, covers: object) -> None:
         for name, spans in covers.items() if isinstance(covers, Mapping) else ():
             for tape in self.names:
-                if tape.at(fact) == name:
+                if tape.began <= fact and tape.at(fact) == name:
                     self.covers[tape.number] += [_Cover(fact, low, high) for low, high in _spans(spans)]
 
     def chain(self, tape: TapeName) -> Iterator[Finding]:

@@ -23,11 +23,13 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class TapeName:
-    """A row of `tapes`, and the position of the entry that says when it got its present name (0 if it always had it)."""
+    """A row of `tapes`, the position of its first entry, and that of the entry that says when it got its present name
+    (0 if it always had it)."""
 
     number: int
     name: str
     archived_from: str | None
+    began: int = 0
     renamed: int = 0
 
     @property
@@ -43,14 +45,15 @@ class TapeName:
 def tape_names(conn: sqlite3.Connection) -> list[TapeName]:
     """Read every tape of the database, by number."""
     rows = conn.execute(
-        "SELECT tape, name, archived_from, (SELECT CASE WHEN kind = 'event' AND entries.name = ? THEN seq END "
+        "SELECT tape, name, archived_from, (SELECT seq FROM entries INDEXED BY entries_id "
+        "WHERE entries.tape = tapes.tape ORDER BY id LIMIT 1), (SELECT CASE WHEN kind = 'event' AND entries.name = ? THEN seq END "
         "FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape ORDER BY id DESC LIMIT 1) "
         "FROM tapes ORDER BY tape",
         (RENAMED,),
     )
     return [
-        TapeName(number, name, source, (position or 0) if source is not None else 0)
-        for number, name, source, position in rows
+        TapeName(number, name, source, began or 0, (renamed or 0) if source is not None else 0)
+        for number, name, source, began, renamed in rows
     ]
 
 

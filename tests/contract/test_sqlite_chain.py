@@ -249,3 +249,12 @@ async def test_an_altered_blob_is_an_error_naming_it(filled: SqliteStore, path: 
     tamper(path, "UPDATE blobs SET data = x'616264'")
     with pytest.raises(TapeCorrupt, match=f"{digest} of the tape tape"):
         await filled.get_blob("tape", digest)
+
+
+@pytest.mark.law("T17")
+async def test_what_was_erased_stays_so_when_its_tape_is_put_aside_and_another_has_its_name(
+    filled: SqliteStore,
+) -> None:
+    await filled.reset("tape", Reset("old", erase=True, also=(("other", (1,)),)), [ERASED])
+    await filled.reset("other", Reset("other@old"), [event("tape/archived")])
+    assert (await filled.audit()).damage == ()
