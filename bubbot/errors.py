@@ -319,6 +319,9 @@ class MemoryTooLarge(BubbotError):
     """
 
     kind = "memory_too_large"
+    part: str = ""
+    size: int = 0
+    limit: int = 0
 
     def __init__(self, part: str, size: int, limit: int) -> None:
         names = {"long_term": "the long-term memory", "all": "all of memory"}

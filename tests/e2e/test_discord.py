@@ -110,7 +110,7 @@ class TestTalking:
             room.react(ada, said(server, room)[0], "🎉")
             room.say(ada, ",context")
             await server.until(lambda: "Berlin" in texts(server, room)[-1])
-            assert re.search(r"corrects #\d+\] I live in Berlin", texts(server, room)[-1])
+            assert re.search(r"corrects #\d+, by [^\]]+\] I live in Berlin", texts(server, room)[-1])
         shown = [entry["payload"] for entry in await asyncio.to_thread(entries, home, f"discord:{room.id}")]
         changes: list[Any] = [one for one in shown if one.get("name") in ("correction", "reaction")]  # type: ignore[attr-defined]
         assert [one["data"].get("content") or one["data"].get("emojis") or "" for one in changes] == [

@@ -130,7 +130,9 @@ async def test_an_installed_channel_is_talked_with_and_stops_cleanly(
         for entry in await entries_of(box.home, inbox_tape("letters"))
         if entry.name == "inbox/unparsed"
     ]
-    assert [one["reason"] for one in odd] == ["a file is no message: it is not valid UTF-8 (byte 4)"]
+    assert [one["reason"] for one in odd] == [
+        "a file is no message: it is not valid UTF-8 (byte 4) (4 bytes of an unknown sender)"
+    ]
     assert "Traceback" not in daemon.errors
     assert daemon.errors.count("action=receive.unparsed") == 1, "the operator is told"
 

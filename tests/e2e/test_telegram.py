@@ -178,7 +178,7 @@ class TestTalking:
             await daemon.quiet(server)
             room.say(",context")
             await server.until(lambda: "Berlin" in texts(room)[-1])
-            assert re.search(r"corrects #\d+\] I live in Berlin", texts(room)[-1])
+            assert re.search(r"corrects #\d+, by [^\]]+\] I live in Berlin", texts(room)[-1])
 
 
 class TestWebhook:

@@ -83,7 +83,7 @@ class TestTheSystemPrompt:
         assert "contract" not in await system(turn, small)
 
     async def test_a_long_memory_leaves_room_in_a_small_context(self, turn: Turn, clock: SteppingClock) -> None:
-        await MemoryZone(turn.tape, now=clock, zone=BERLIN).save_long_term("fact\n" * 20_000)
+        await MemoryZone(turn.tape, now=clock, zone=BERLIN).save_long_term("fact\n" * 13_000)
         assert len(await system(turn, ModelTraits(context_tokens=2_000, short_prompt=True))) < 2_000 * 3 // 4
         assert len(await system(turn)) > SECTION_LIMIT
 
