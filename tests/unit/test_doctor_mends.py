@@ -474,6 +474,7 @@ class TestPackages:
         "print(json.dumps([dataclasses.astuple(one) for one in found]))\n"
     )
 
+    @pytest.mark.proof
     @mends("litellm.malicious", "litellm.unsafe", "aiohttp.unsafe", "library.untested", "plugin.broken")
     def test_libraries_that_are_unsafe_untested_or_broken(
         self, tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
