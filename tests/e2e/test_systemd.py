@@ -210,7 +210,7 @@ async def the_commands_of_the_doctor_mend_the_service(walk: Walk) -> None:
     for name, script in programs.items():  # the one who walks here is root
         await machine.run("install", "-m", "755", "/dev/stdin", f"/usr/local/bin/{name}", data=f"#!/bin/sh\n{script}\n")
     quiet = f"mkdir -p {unit}.d && printf '[Service]\\nWatchdogSec=0\\n' > {unit}.d/10-quiet.conf"
-    broken = f"cp {config} /root/config && printf '[bot]\\nnmae = 1\\n' >> {config} && ! systemctl restart bubbot"
+    broken = f"cp {config} /var/tmp/config && printf '[bot]\\nnmae = 1\\n' >> {config} && ! systemctl restart bubbot"
     for wanted, planted in (
         ("service.disabled", "systemctl disable bubbot"),
         ("service.changed", f"sed -i '1i # changed' {unit}"),
@@ -218,7 +218,7 @@ async def the_commands_of_the_doctor_mend_the_service(walk: Walk) -> None:
         ("service.unwatched", f"{quiet} && systemctl daemon-reload && systemctl restart bubbot"),
         (
             "service.failed",
-            f"{broken}; until systemctl is-failed bubbot; do sleep 0.2; done; cat /root/config > {config}",
+            f"{broken}; until systemctl is-failed bubbot; do sleep 0.2; done; cat /var/tmp/config > {config}",
         ),
     ):
         await machine.run("sh", "-c", planted)
