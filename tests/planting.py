@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +19,7 @@ from typing import Any, TypeVar
 from bubbot.doctor.finding import Finding
 
 Test = TypeVar("Test", bound=Callable[..., Any])
+_LOOK_SECONDS = 0.2
 _seen: ContextVar[set[str] | None] = ContextVar("seen", default=None)
 _mended: ContextVar[set[str] | None] = ContextVar("mended", default=None)
 
@@ -37,34 +41,122 @@ def level(findings: Iterable[Finding], wanted: str) -> str:
     return found(findings)[wanted].level
 
 
-def mend(check: Callable[[], Iterable[Finding]], wanted: str, folder: Path, *, data: str = "", text: str = "") -> None:
+def mend(
+    check: Callable[[], Iterable[Finding]],
+    wanted: str,
+    folder: Path,
+    *,
+    data: str = "",
+    text: str = "",
+    env: Mapping[str, str] | None = None,
+) -> None:
     """Run the printed command of a finding as a person would, and see that the finding is gone.
 
     `data` is what is typed, and `text` what the editor leaves in the file. `sudo` is there and does nothing more.
     """
-    finding = found(check())[wanted]
-    programs = folder / "programs"
-    programs.mkdir(exist_ok=True)
+    fix = found(check())[wanted].fix
+    _run(fix, folder, data=data, text=text, env=env)
+    _gone(check, wanted, fix)
+
+
+def mend_running(check: Callable[[], Iterable[Finding]], wanted: str, folder: Path, *, seconds: float = 60) -> None:
+    """Run the printed command, which goes on until it is stopped, as long as the finding is there."""
+    fix = found(check())[wanted].fix
+    with (
+        (folder / "printed").open("wb") as printed,
+        subprocess.Popen(
+            ["sh", "-c", fix],
+            env=_environment(folder),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            looks = int(seconds / _LOOK_SECONDS)
+            while looks and process.poll() is None and wanted in {one.id for one in check()}:
+                looks -= 1
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_SECONDS)
+            assert process.poll() is None, f"{fix} ended by itself: {(folder / 'printed').read_text()}"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+    _gone(check, wanted, fix)
+
+
+def mend_in_shell(finding: Finding, folder: Path, *, data: str = "", env: Mapping[str, str] | None = None) -> None:
+    """Run a command that holds for the shell it is typed into, and the doctor in the same shell."""
+    _doctor_says_no_more(f"{finding.fix} && bubbot doctor --offline --json", finding.id, folder, data=data, env=env)
+
+
+def mend_by_doctor(finding: Finding, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+    """Run a command that is the doctor itself, called otherwise: it does not say the same again."""
+    assert "bubbot doctor" in finding.fix
+    _doctor_says_no_more(f"{finding.fix} --offline --json", finding.id, folder, env=env)
+
+
+def _doctor_says_no_more(
+    command: str, wanted: str, folder: Path, *, data: str = "", env: Mapping[str, str] | None = None
+) -> None:
+    printed = _run(command, folder, data=data, env=env, codes=(0, 1))  # 1: it has other things to say
+    left = [one for one in json.loads(printed)["findings"] if one["id"] == wanted]
+    assert not left, f"{command} ran, and still: {left[0]['cause']}"
+    note_mended(wanted)
+
+
+def _run(
+    command: str,
+    folder: Path,
+    *,
+    data: str = "",
+    text: str = "",
+    env: Mapping[str, str] | None = None,
+    codes: tuple[int, ...] = (0,),
+) -> str:
     (folder / "text").write_text(text)
-    scripts = {"sudo": 'exec "$@"', "edited": f'cat {shlex.quote(str(folder / "text"))} > "$1"', "systemctl": "exit 0"}
-    for name, script in scripts.items():
-        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-        (programs / name).chmod(0o755)
-    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "EDITOR": str(programs / "edited")}
     done = subprocess.run(
-        ["sh", "-c", finding.fix],
+        ["sh", "-c", command],
         input=data,
-        env=env,
+        env=_environment(folder) | dict(env or {}),
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
-    assert done.returncode == 0, f"{finding.fix}: {done.stdout}{done.stderr}"
+    assert done.returncode in codes, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The variables of a person who has `bubbot`, an editor and `sudo`."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    scripts = {
+        "sudo": 'if [ "$1" = -u ]; then shift 2; fi\nexec "$@"',
+        "edited": f'cat {shlex.quote(str(folder / "text"))} > "$1"',
+    }
+    for name, script in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    if not (programs / "systemctl").exists():
+        (programs / "systemctl").write_text("#!/bin/sh\nexit 0\n")
+        (programs / "systemctl").chmod(0o755)
+    path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "EDITOR": str(programs / "edited")}
+
+
+def _gone(check: Callable[[], Iterable[Finding]], wanted: str, fix: str) -> None:
     left = [one for one in check() if one.id == wanted]
-    assert not left, f"{finding.fix} ran, and still: {left[0].cause}"
+    assert not left, f"{fix} ran, and still: {left[0].cause}"
+    note_mended(wanted)
+
+
+def note_mended(wanted: str) -> None:
+    """Remember that the command of a finding was run, and that the finding is gone."""
     if (ran := _mended.get()) is not None:
         ran.add(wanted)
 
@@ -72,20 +164,40 @@ def mend(check: Callable[[], Iterable[Finding]], wanted: str, folder: Path, *, d
 def mends(*ids: str) -> Callable[[Test], Test]:
     """Says that a test runs the commands of these findings; it fails if `mend` did not see each of them."""
 
+    def check(ran: set[str]) -> None:
+        missing = set(ids) - ran
+        assert not missing, f"the test says that it mends {sorted(missing)}, and no command was run"
+
     def wrap(test: Test) -> Test:
+        if inspect.iscoroutinefunction(test):
+
+            @functools.wraps(test)
+            async def later(*args: Any, **kwargs: Any) -> None:
+                with _collected() as ran:
+                    await test(*args, **kwargs)
+                    check(ran)
+
+            return later  # type: ignore[return-value]
+
         @functools.wraps(test)
         def now(*args: Any, **kwargs: Any) -> None:
-            token = _mended.set(set())
-            try:
+            with _collected() as ran:
                 test(*args, **kwargs)
-                missing = set(ids) - (_mended.get() or set())
-                assert not missing, f"the test says that it mends {sorted(missing)}, and no command was run"
-            finally:
-                _mended.reset(token)
+                check(ran)
 
         return now  # type: ignore[return-value]
 
     return wrap
+
+
+@contextmanager
+def _collected() -> Iterator[set[str]]:
+    ran: set[str] = set()
+    token = _mended.set(ran)
+    try:
+        yield ran
+    finally:
+        _mended.reset(token)
 
 
 def plants(*ids: str) -> Callable[[Test], Test]:

@@ -14,7 +14,7 @@ from bubbot.cli.tape_change import ImportTape, imported
 from bubbot.cli.tape_names import not_of_the_system, session_named, tape_name
 from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
-from bubbot.stores.jsonl import Imported, LineWriter, Problem, read_lines
+from bubbot.stores.jsonl import Imported, LineWriter, Problem, for_bub, read_lines
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import Spans, TapeQuery
@@ -39,6 +39,13 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     export.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
     export.add_argument("file", nargs="?", help="a file that is not there yet; standard output where left out")
+    export.add_argument(
+        "--for",
+        dest="reader",
+        choices=("bub",),
+        help="for another program: bub takes every anchor for the start of a window, so those that open none, such as those "
+        "of the memory, become events; import makes them anchors again",
+    )
     take = commands.add_parser(
         "import",
         help="read a tape from a file, this bot's own or one of Bub",
@@ -64,7 +71,7 @@ async def export(made: Setup, args: argparse.Namespace) -> int:
         writer = LineWriter()
         with output(args.file, escape_json) as write:
             async for entry in _entries(store, name, head):
-                write(writer.line(entry))
+                write(writer.line(for_bub(entry) if args.reader == "bub" else entry))
     if args.file is not None:
         show(f"Exported {_counted(head)} to {args.file}.")
     return FINE

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 
+from bubbot.cli.output import show
 from bubbot.cli.setup import Setup
 from bubbot.home import WriterLock
 from bubbot.stores.sqlite_check import restore_protection
@@ -32,7 +33,7 @@ async def repair(made: Setup, _args: argparse.Namespace) -> int:
     with WriterLock(made.home):
         restored = await asyncio.to_thread(restore_protection, made.home.database, timestamp(now()), os.urandom)
     if restored:
-        print(f"Restored: {', '.join(restored)}. bubbot tape verify says whether anything was changed meanwhile.")
+        show(f"Restored: {', '.join(restored)}. bubbot tape verify says whether anything was changed meanwhile.")
     else:
-        print("All triggers are as they should be; nothing was changed.")
+        show("All triggers are as they should be; nothing was changed.")
     return FINE

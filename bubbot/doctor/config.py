@@ -29,7 +29,7 @@ def read_config(
     except ConfigError as error:
         return None, [_wrong(line, file) for line in str(error).splitlines()]
     missing = [_wrong(one.reason, file) for one in settings.missing_secrets]
-    return settings, [*missing, *_check_loaded(settings, file)]
+    return settings, [*missing, *_check_loaded(settings, file, _again(home, config))]
 
 
 def _wrong(sentence: str, file: Path) -> Finding:
@@ -38,7 +38,12 @@ def _wrong(sentence: str, file: Path) -> Finding:
     return Finding("config.invalid", "problem", sentence, fix)
 
 
-def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
+def _again(home: Home, config: Path | None) -> str:
+    """Return the command that makes the same checks as root."""
+    return f"sudo bubbot doctor --home {quoted(home.path)}{'' if config is None else f' --config {quoted(config)}'}"
+
+
+def _check_loaded(settings: Settings, file: Path, again: str) -> Iterator[Finding]:
     try:
         settings.bot.read_persona()
     except ConfigError as error:
@@ -54,7 +59,7 @@ def _check_loaded(settings: Settings, file: Path) -> Iterator[Finding]:
         return
     except OSError as error:
         cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
-        yield Finding("config.closed", "warning", cause, "sudo bubbot doctor")
+        yield Finding("config.closed", "warning", cause, again)
         return
     text = file.read_text(encoding="utf-8", errors="replace")
     if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):

@@ -97,7 +97,10 @@ def _setup(unit: _Unit, home: Home) -> Iterator[Finding]:
         yield Finding("service.other_home", "warning", cause, f"bubbot doctor --home {quoted(unit.home)}")
     if known.get("WatchdogUSec", "1") in ("0", "infinity"):
         cause = f"{UNIT} has no watchdog, so that a bot that hangs is not started again: WatchdogSec=60 sets one."
-        yield Finding("service.unwatched", "warning", cause, f"{control} edit {UNIT}")
+        fix = (
+            f"{control} edit {UNIT} && {control} restart {UNIT}"  # one that runs keeps the watchdog it was started with
+        )
+        yield Finding("service.unwatched", "warning", cause, fix)
     if unit.of_user:
         linger = fields(told(["loginctl", "show-user", str(os.getuid()), "--property=Linger"]) or "").get("Linger")
         if linger == "no":

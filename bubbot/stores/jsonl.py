@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -24,6 +24,8 @@ NO_HASH = "0" * 64
 """The hash before the first line."""
 UNREADABLE = "tape/unreadable"
 """The event that a repair puts in the place of a line it could not read."""
+CLOSED_ANCHOR = "tape/anchor"
+"""The event that stands, in a file for Bub, for an anchor that opens no window: Bub takes every anchor for one that does."""
 ERASED = "imported_erased"
 """The key of meta that marks an imported entry whose content was erased where it came from."""
 
@@ -40,6 +42,26 @@ def fields(entry: TapeEntry) -> dict[str, Any]:
     else:
         data = {**head, "payload": thaw(entry.payload), "meta": thaw(entry.meta), "date": entry.date}
     return data | ({"key": entry.key} if entry.key is not None else {})
+
+
+def for_bub(entry: TapeEntry) -> TapeEntry:
+    """Put an event in the place of an anchor that opens no window; `read_lines` makes it the anchor again."""
+    if entry.kind != Kind.ANCHOR or entry.opens_window or _was_erased(entry):
+        return entry
+    return replace(entry, kind=Kind.EVENT, payload={"name": CLOSED_ANCHOR, "data": entry.payload})
+
+
+def _not_for_bub(entry: TapeEntry) -> TapeEntry:
+    """The anchor that `for_bub` made an event of; any other entry as it is."""
+    data = entry.payload.get("data")
+    if (
+        entry.kind != Kind.EVENT
+        or entry.payload != {"name": CLOSED_ANCHOR, "data": data}
+        or not isinstance(data, Mapping)
+    ):
+        return entry
+    made = replace(entry, kind=Kind.ANCHOR, payload=data)
+    return entry if made.opens_window else made
 
 
 def _was_erased(entry: TapeEntry) -> bool:
@@ -242,7 +264,8 @@ def _entry(data: dict[str, Any]) -> TapeEntry:
     elif "payload" not in data:
         raise _Unreadable("its payload is missing")
     try:
-        return TapeEntry(line.kind, payload, {**(meta if isinstance(meta, dict) else {}), **kept}, date, line.key)
+        entry = TapeEntry(line.kind, payload, {**(meta if isinstance(meta, dict) else {}), **kept}, date, line.key)
+        return _not_for_bub(entry)
     except (EntryInvalid, RecursionError) as error:
         raise _Unreadable(f"it cannot be stored ({error})") from error
 

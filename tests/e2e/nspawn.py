@@ -43,7 +43,7 @@ def debootstrap(tree: Path) -> None:
     mirror = next(
         site for site, name in (line.split() for line in told.splitlines() if line.strip()) if name == release
     )
-    names = ",".join(("systemd", "systemd-sysv", "dbus", "procps", *LIBRARIES))
+    names = ",".join(("systemd", "systemd-sysv", "dbus", *LIBRARIES))
     _output("debootstrap", "--variant=minbase", f"--include={names}", release, str(tree), mirror, seconds=900)
 
 

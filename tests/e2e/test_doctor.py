@@ -27,7 +27,7 @@ from tests.e2e.inside import logging_as_it_was, run, said
 from tests.e2e.test_status import WATCHED as HEALTH_PORT
 from tests.e2e.test_status import Door, status
 from tests.e2e.test_telegram import answered
-from tests.planting import found, plants
+from tests.planting import found, mend_by_doctor, mends, plants
 
 CANARY = "sk-canary-7f3a91"
 STUB = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\nraise ImportError('a trap')\n"
@@ -99,6 +99,7 @@ def _others_may_read(folder: Path) -> bool:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs to become another user")
 @plants("home.closed", "home.hidden", "config.closed")
+@mends("config.closed")
 def test_a_user_who_may_not_look_into_the_home_is_told_so(home: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="bubbot-"))  # the folders of tmp_path are closed to other users
     try:
@@ -128,6 +129,8 @@ def test_a_user_who_may_not_look_into_the_home_is_told_so(home: Path) -> None:
             assert {"python.ok", "disk.ok", "config.closed"} <= set(told)
             assert "model.ok" in told or not _others_may_read(Path(sys.prefix))  # else no plugin can be found
             assert not [one for one in told if one.startswith(("database", "lock", "doctor"))]
+            assert told["config.closed"].fix == f"sudo bubbot doctor --home {place}"
+            mend_by_doctor(told["config.closed"], folder)
     finally:
         shutil.rmtree(folder)
 

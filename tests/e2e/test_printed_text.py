@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import unicodedata
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from bubbot.cli.main import COMMANDS, CommandParser
+from tests.docs.pages import ROOT
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal
 
@@ -33,6 +35,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "tape verify": [("tape", "verify")],
     "tape size": [("tape", "size"), ("tape", "size", "--json")],
     "tape gc": [("tape", "gc", "--dry-run"), ("tape", "gc", "--older", "0", "--dry-run")],
+    "tape repair": [("tape", "repair")],
     "tape index": [("tape", "index")],
     "tape archive": [("tape", "archive", "stdin:gone"), ("tape", "archive", "no\x1b[2Jtape")],
     "tape import": [
@@ -91,6 +94,17 @@ def _actions(name: str) -> Iterator[str]:
 def test_every_command_is_run_here_or_has_a_reason() -> None:
     every = {action for name in COMMANDS for action in _actions(name)}
     assert every == {*RUNS, *TERMINAL_ALONE, *ELSEWHERE}
+
+
+def test_nothing_prints_but_the_one_place_for_it() -> None:
+    """A command of tomorrow, too; `cli/main.py` prints its one sentence on standard error, as printable text."""
+    printing = {
+        path.relative_to(ROOT / "bubbot").as_posix()
+        for path in (ROOT / "bubbot").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing == {"cli/main.py", "cli/output.py"}
 
 
 @pytest.fixture(scope="module")

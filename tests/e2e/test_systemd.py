@@ -15,6 +15,7 @@ from tests.botapi.gatherings import Gathering
 from tests.botapi.server import Server
 from tests.e2e import nspawn
 from tests.e2e.nspawn import Container, booted
+from tests.planting import mends, note_mended
 
 HOME = "/var/lib/bubbot"
 BUBBOT = "/opt/bubbot/bin/bubbot"
@@ -121,6 +122,7 @@ async def walking(machine: Container) -> AsyncIterator[Walk]:
 
 
 @pytest.mark.proof
+@mends("service.disabled", "service.changed", "service.differs", "service.unwatched", "service.failed")
 async def test_the_page_about_services_holds_under_a_real_systemd(container: Container) -> None:
     async with walking(container) as walk:
         machine = walk.machine
@@ -145,6 +147,7 @@ async def test_the_page_about_services_holds_under_a_real_systemd(container: Con
         await a_stop_lets_the_turn_finish(walk)
         await the_timer_makes_backups(walk)
         await an_upgrade_keeps_the_old_unit_and_the_home(walk)
+        await the_commands_of_the_doctor_mend_the_service(walk)
         await an_uninstall_leaves_the_home(walk)
 
 
@@ -198,6 +201,41 @@ async def an_upgrade_keeps_the_old_unit_and_the_home(walk: Walk) -> None:
     assert "# of the version before" not in await machine.run("cat", unit)
     await walk.answers("after the upgrade")
     assert f"telegram:{walk.ada.id}" in await machine.run(*AS_BOT, "tape", "list")
+
+
+async def the_commands_of_the_doctor_mend_the_service(walk: Walk) -> None:
+    """Each fault of the service is planted, and the command that the doctor prints is run."""
+    machine, unit, config = walk.machine, "/etc/systemd/system/bubbot.service", f"{HOME}/config.toml"
+    programs = {"sudo": 'exec "$@"', "edited": "printf '[Service]\\nWatchdogSec=60\\n' > \"$1\""}
+    for name, script in programs.items():  # the one who walks here is root
+        await machine.run("install", "-m", "755", "/dev/stdin", f"/usr/local/bin/{name}", data=f"#!/bin/sh\n{script}\n")
+    quiet = f"mkdir -p {unit}.d && printf '[Service]\\nWatchdogSec=0\\n' > {unit}.d/10-quiet.conf"
+    broken = f"cp {config} /var/tmp/config && printf '[bot]\\nnmae = 1\\n' >> {config} && ! systemctl restart bubbot"
+    for wanted, planted in (
+        ("service.disabled", "systemctl disable bubbot"),
+        ("service.changed", f"sed -i '1i # changed' {unit}"),
+        ("service.differs", ":"),  # still
+        ("service.unwatched", f"{quiet} && systemctl daemon-reload && systemctl restart bubbot"),
+        (
+            "service.failed",
+            f"{broken}; until systemctl is-failed bubbot; do sleep 0.2; done; cat /var/tmp/config > {config}",
+        ),
+    ):
+        await machine.run("sh", "-c", planted)
+        fix = (await found_by_the_doctor(walk))[wanted]
+        environment = ("env", "PATH=/opt/bubbot/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin", "SYSTEMD_EDITOR=edited")
+        # An editor of units wants a terminal.
+        await machine.run(*environment, "script", "--quiet", "--return", "--command", fix, "/dev/null")
+        assert wanted not in await found_by_the_doctor(walk), fix
+        note_mended(wanted)
+    await machine.until(("systemctl", "status", "bubbot"), "receiving: telegram", 60)
+    await walk.answers("after all that was mended")
+
+
+async def found_by_the_doctor(walk: Walk) -> dict[str, str]:
+    """The ids of what the doctor finds, each with its command."""
+    told = json.loads(await walk.machine.run(*AS_BOT, "doctor", "--offline", "--json", check=False))
+    return {one["id"]: one["fix"] for one in told["findings"]}
 
 
 async def an_uninstall_leaves_the_home(walk: Walk) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.jsonl import LineWriter, read_lines
+from bubbot.stores.jsonl import LineWriter, for_bub, read_lines
 from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import EMPTY, TapeEntry
 from bubbot.tape.store import Batch, TapeStore
@@ -65,6 +65,12 @@ def test_export_and_import_in_memory_give_the_same_tape_and_the_same_file(tape: 
     stored = asyncio.run(_through(InMemoryStore(), raw))
     assert as_facts(stored) == as_facts(tape)
     assert exported(stored) == raw
+
+
+@given(tapes())
+def test_a_file_for_bub_gives_the_same_tape(tape: list[TapeEntry]) -> None:
+    raw = exported([for_bub(entry) for entry in tape])
+    assert exported(asyncio.run(_through(InMemoryStore(), raw))) == exported(tape)
 
 
 @given(st.lists(tapes(), min_size=1, max_size=8))

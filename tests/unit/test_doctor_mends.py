@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import venv
+import zipfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from bubbot.channel import Part, Role
 from bubbot.doctor.checkup import examine
 from bubbot.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.doctor.database import read_database
+from bubbot.doctor.disk import check_file_system
 from bubbot.doctor.finding import Finding
 from bubbot.doctor.home import check_home, check_lock
+from bubbot.doctor.jobs import check_jobs
 from bubbot.doctor.ports import check_ports
+from bubbot.doctor.service import check_service
+from bubbot.errors import ModelUnavailable
 from bubbot.home import Home, WriterLock
+from bubbot.outbox import Outbox, outbox_tape
+from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
 from bubbot.service.render import rendered
 from bubbot.settings import Settings
 from bubbot.settings_model import HealthSettings
+from bubbot.stores.backups import Beside, write_backup
+from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.tape.entry import event
+from bubbot.tape.service import TapeService
+from bubbot.views.schedule import Maker, Place, Schedule
+from bubbot.wiring import now
 from tests.botapi.server import Server
-from tests.doubles import START
-from tests.planting import found, mend, mends, plants
+from tests.budgets import ANN, opened, plan
+from tests.docs.pages import ROOT
+from tests.doubles import START, CountingIds, CountingSalt, SteppingClock
+from tests.planting import found, mend, mend_by_doctor, mend_in_shell, mend_running, mends, plants
+from tests.raw import raw
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
 TOKEN, OTHER = "12345678:" + "c" * 35, "87654321:" + "d" * 35
@@ -139,6 +159,42 @@ class TestSettings:
         home.config.chmod(0o644)
         mend(checkup(home), "config.open", tmp_path)
 
+    @mends("config.invalid", "secret.credentials", "limits.files")
+    def test_what_the_shell_itself_has_wrong(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value, wanted in (
+            ("BUBBOT_BOT__NMAE", "x", "config.invalid"),
+            ("CREDENTIALS_DIRECTORY", str(tmp_path / "none"), "secret.credentials"),
+        ):
+            with monkeypatch.context() as inside:
+                inside.setenv(name, value)
+                mend_in_shell(found(checkup(home)())[wanted], tmp_path)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
+            mend_in_shell(found(checkup(home)())["limits.files"], tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    @mends("model.script", "secret.no_key")
+    def test_a_model_that_lacks_its_script_or_its_key(
+        self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("BUBBOT_MODEL__NAME")
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        config(home, '[model]\nname = "scripted"\nscript = "script.json"\n')
+        for script in (None, "{"):
+            if script is not None:
+                (home.path / "script.json").write_text(script)
+            mend(checkup(home), "model.script", tmp_path, text='{"default": [{"text": "hello"}]}')
+        keyless = '[model]\nname = "openai/gpt-4o"\n'
+        config(home, keyless)
+        mend(checkup(home), "secret.no_key", tmp_path, text=f'{keyless}api_key = "canary"\n')
+
+    @mends("model.failing")
+    def test_a_model_that_did_not_answer(self, home: Home, tmp_path: Path) -> None:
+        write(home, lambda store: failing_call(store, "scripted"))
+        mend(checkup(home), "model.failing", tmp_path)
+
     @plants("port.used", "port.ok")
     @mends("port.used")
     def test_a_port_that_somebody_has(self, home: Home, tmp_path: Path) -> None:
@@ -155,6 +211,52 @@ class TestSettings:
             with WriterLock(home):  # the bot of this home has it
                 assert list(check_ports(settings, home, home.config)) == []
             assert list(check_ports(Settings(), home, home.config)) == []
+
+
+class TestOtherUsers:
+    """Root of these tests is the person who asks by `sudo`; the doctor looks as somebody else."""
+
+    @mends("home.closed", "home.hidden")
+    def test_a_home_that_is_closed(self, tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        access = os.access
+        monkeypatch.setattr("os.access", lambda path, mode: Path(path) != home.path and access(path, mode))
+        mend_by_doctor(found(about(home)())["home.closed"], tmp_path)
+        mend_by_doctor(found(about(Home(home.path / "inner"))())["home.hidden"], tmp_path)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+    @mends("secret.file_unreadable")
+    def test_a_secret_of_somebody_else(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        access, file = os.access, home.path / "token"
+        config(home, '[channels.telegram]\ntoken_file = "token"\n')
+        file.write_text(TOKEN)
+        os.chown(file, 65534, 65534)
+        monkeypatch.setattr(
+            "os.access", lambda path, mode: access(path, mode) and (Path(path) != file or file.stat().st_uid == 0)
+        )
+        mend(checkup(home), "secret.file_unreadable", tmp_path)
+
+    @mends("channel.hidden_token")
+    def test_a_token_that_only_root_can_see(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        config(home, "[channels.telegram]\n")
+        unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
+        store = tmp_path / "credstore"
+        with monkeypatch.context() as inside:
+            inside.setattr("bubbot.doctor.credentials.told", lambda words: unit if "--system" in words else None)
+            inside.setattr("bubbot.doctor.credentials.CREDSTORE", store)  # as if closed
+            finding = found(checkup(home)())["channel.hidden_token"]
+        mend_by_doctor(finding, tmp_path)
+
+    @mends("service.other_home")
+    def test_the_service_of_another_home(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        other, programs = tmp_path / "other", tmp_path / "programs"
+        other.mkdir(mode=0o700)
+        programs.mkdir()
+        lines = f"LoadState=loaded\nActiveState=active\nExecStart={{ argv[]=x -m bubbot --home {other} run ; }}"
+        show = f"[ \"$1 $2\" = '--system show' ] && cat <<'END'\n{lines}\nEND\nexit 0"
+        (programs / "systemctl").write_text(f"#!/bin/sh\n{show}\n")
+        (programs / "systemctl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        mend_by_doctor(found(check_service(home))["service.other_home"], tmp_path)
 
 
 class TestSecrets:
@@ -270,6 +372,62 @@ class TestDatabase:
         home.database.mkdir()
         mend(check, "database.unusable", tmp_path)
 
+    @mends("database.triggers", "database.slack")
+    def test_one_without_its_triggers_and_one_that_is_half_empty(
+        self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with raw(home.database) as conn:
+            conn.execute("DROP TRIGGER entries_delete")
+        mend(checkup(home), "database.triggers", tmp_path)
+        monkeypatch.setattr("bubbot.doctor.database.LARGE", 10_000)
+        with raw(home.database) as conn:
+            conn.execute("CREATE TABLE filler (data BLOB)")
+            conn.execute("INSERT INTO filler VALUES (zeroblob(2000000))")
+            conn.execute("DROP TABLE filler")
+        mend(checkup(home), "database.slack", tmp_path)
+
+    @mends("clock.jobs")
+    def test_one_whose_jobs_wait_for_a_clock_that_was_ahead(self, home: Home, tmp_path: Path) -> None:
+        async def add(store: SqliteStore) -> None:
+            tape = TapeService(store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
+            asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"), owns_all=True)
+            made = Changes(Schedule(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", Limits(), "UTC")
+            await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
+
+        write(home, add)
+        mend(lambda: check_jobs(home, now=now()), "clock.jobs", tmp_path)
+
+    @mends("turn.stuck", "delivery.stuck")
+    def test_one_with_turns_and_messages_that_are_open(self, home: Home, tmp_path: Path) -> None:
+        with platform() as server:
+            ada = server.user("Ada")
+            room = str(server.private(ada).id)
+            table = f'token = "{server.bot.token}"\nbase_url = "{server.base_url}"\nowners = [{ada.id}]\n'
+            config(home, f"[channels.telegram]\n{table}")
+
+            start = {"attempt": 1, "session": f"telegram:{room}", "inbounds": []}
+
+            async def open_turn(store: SqliteStore) -> None:
+                turn = TapeService(store, f"telegram:{room}", now=lambda: START, new_id=CountingIds())
+                await turn.append_event("before")
+                await turn.open_fork([event("turn/start", start, turn="t")])
+
+            async def open_message(store: SqliteStore) -> None:
+                box = TapeService(store, outbox_tape("telegram"), now=lambda: START, new_id=CountingIds())
+                await Outbox(box).say(f"telegram:{room}", "a", (Part(room, "hello"),), {})
+
+            for wanted, work in (("turn.stuck", open_turn), ("delivery.stuck", open_message)):
+                write(home, work)
+                mend_running(checkup(home, days=2), wanted, tmp_path)
+
+    @mends("backup.old")
+    def test_one_whose_backup_is_old(self, home: Home, tmp_path: Path) -> None:
+        subprocess.run([sys.executable, "-m", "bubbot", "ask", "hello"], check=True, capture_output=True)
+        folder = home.path / "backups"
+        folder.mkdir()
+        write_backup(home.database, folder / "old", Beside(), START - timedelta(days=9))
+        mend(lambda: examine(home, None, now=now(), deep=False).findings, "backup.old", tmp_path)
+
     @mends("backup.none", "home.quarantine")
     def test_one_without_a_backup_and_one_restored_from_it(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -282,6 +440,108 @@ class TestDatabase:
         subprocess.run([*run, "--home", str(other.path), "restore", str(copy)], check=True, capture_output=True)
         monkeypatch.setenv("BUBBOT_HOME", str(other.path))
         mend(checkup(other), "home.quarantine", tmp_path)
+
+
+class TestDisk:
+    @mends("disk.memory")
+    def test_a_home_in_memory_is_moved(self, home: Home, tmp_path: Path) -> None:
+        mounts, person = tmp_path / "mounts", tmp_path / "person"
+        mounts.write_text(f"none {home.path} tmpfs rw 0 0\n/dev/a {person} ext4 rw 0 0\n")
+        person.mkdir()
+
+        def check() -> Iterable[Finding]:
+            moved = Home(person / "bubbot")
+            return check_file_system(moved if moved.path.exists() else home, mounts=mounts)
+
+        mend(check, "disk.memory", tmp_path, env={"HOME": str(person)})
+        assert "disk.local" in found(check())
+
+
+class TestPackages:
+    """pip, an environment of its own, and an index in a folder: nothing comes over a network."""
+
+    VERSIONS = (
+        ("litellm", "1.82.7", ""), ("litellm", "1.82.0", ""), ("litellm", "1.83.7", ""),
+        ("aiohttp", "3.14.0", ""), ("aiohttp", "3.14.4", ""), ("discord.py", "2.6.0", ""), ("discord.py", "2.7.9", ""),
+        ("bubbot-odd", "1.0", "raise RuntimeError('out of order')\n"), ("bubbot-odd", "1.1", "def create(_): ...\n"),
+    )  # fmt: skip
+
+    CHECK = (
+        "import dataclasses, json\n"
+        "from bubbot.doctor import plugins, versions\n"
+        "plugins.GROUPS = ('bubbot.channels',)\n"
+        "found = [*versions.check_litellm(), *versions.check_libraries(), *plugins.check_plugins(None)]\n"
+        "print(json.dumps([dataclasses.astuple(one) for one in found]))\n"
+    )
+
+    @pytest.mark.proof
+    @mends("litellm.malicious", "litellm.unsafe", "aiohttp.unsafe", "library.untested", "plugin.broken")
+    def test_libraries_that_are_unsafe_untested_or_broken(
+        self, tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index, place = tmp_path / "index", tmp_path / "environment"
+        index.mkdir()
+        for name, version, code in self.VERSIONS:
+            wheel(index, name, version, code)
+        venv.create(place, with_pip=False, symlinks=True)
+        python = place / "bin" / "python"
+        site = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+        roots = [str(ROOT), *(one for one in sys.path if one.endswith("site-packages"))]
+        (site / "theirs.pth").write_text("".join(f"{one}\n" for one in roots))
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+        monkeypatch.setenv("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+
+        def install(*what: str) -> None:
+            subprocess.run([python, "-m", "pip", "install", "--no-deps", *what], check=True, capture_output=True)
+
+        def check() -> Iterable[Finding]:
+            done = subprocess.run([python, "-c", self.CHECK], capture_output=True, text=True, check=True)
+            return [Finding(*one) for one in json.loads(done.stdout)]
+
+        install("litellm==1.82.7", "aiohttp==3.14.0", "discord.py==2.6.0", "bubbot-odd==1.0")
+        for wanted in ("litellm.malicious", "aiohttp.unsafe", "library.untested", "plugin.broken"):
+            mend(check, wanted, tmp_path)
+        install("litellm==1.82.0")
+        mend(check, "litellm.unsafe", tmp_path)
+
+
+def wheel(folder: Path, name: str, version: str, code: str) -> None:
+    """Make a wheel with one module and, if it has code, a model plugin in it."""
+    module = name.replace("-", "_").replace(".", "_")
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    files = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    if code:
+        files[f"{module}.py"] = code
+        files[f"{info}/entry_points.txt"] = f"[bubbot.channels]\nodd = {module}:create\n"
+    record = "".join(f"{one},,\n" for one in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl", "w") as made:
+        for path, text in {**files, f"{info}/RECORD": record}.items():
+            made.writestr(path, text)
+
+
+def write(home: Home, work: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    """Let somebody write to the home, and close it."""
+
+    async def inside() -> None:
+        store = await open_store(home.database, salt=CountingSalt(), now=lambda: START)
+        await work(store)
+        await store.aclose()
+
+    asyncio.run(inside())
+
+
+async def failing_call(store: SqliteStore, model: str) -> None:
+    """Record a call of a model that failed."""
+    budget = await opened(store, plan(), clock=SteppingClock(START))
+    error = ModelUnavailable("it rains")
+    with pytest.raises(ModelUnavailable):
+        async with budget.call(ANN, model, 5):
+            raise error
+    await budget.written()
 
 
 @contextmanager

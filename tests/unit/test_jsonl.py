@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores.jsonl import ERASED, NO_HASH, UNREADABLE, LineWriter, line_hash, read_lines
+from bubbot.stores.jsonl import CLOSED_ANCHOR, ERASED, NO_HASH, UNREADABLE, LineWriter, for_bub, line_hash, read_lines
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.views.memory import MemoryView
@@ -54,6 +54,34 @@ def test_what_was_written_is_read() -> None:
     assert not found.problems
     assert (found.renumbered, found.erased, found.unhashed) == (0, 0, 0)
     assert lines(*found.entries) == THREE
+
+
+def bubs_window(raw: list[bytes]) -> list[object]:
+    """What Bub shows its model of: the payloads after the newest anchor, whatever that is called."""
+    found = [json.loads(line) for line in raw]
+    last = max(one["id"] for one in found if one["kind"] == "anchor")
+    return [one["payload"] for one in found if one["id"] > last]
+
+
+def test_in_a_file_for_bub_anchors_that_open_no_window_empty_none_there_and_come_back_as_anchors() -> None:
+    tape = (
+        anchor("session/start"), message("user", "hello"), anchor("memory/open", {"version": 1}, window=False),
+        TapeEntry("anchor", {"name": "memory/seal", "state": {"version": 1}}), anchor("task/a", window=False),
+    )  # fmt: skip
+    numbered = [one.stored(place) for place, one in enumerate(tape, 1)]
+    plain, writer = lines(*tape), LineWriter()
+    raw = [writer.line(for_bub(one)) for one in numbered]
+    assert {"role": "user", "content": "hello"} not in bubs_window(plain)
+    assert bubs_window(raw)[0] == {"role": "user", "content": "hello"}
+    found = read_lines(raw)
+    assert (found.problems, found.renumbered, found.unhashed) == ((), 0, 0)
+    assert lines(*found.entries) == plain
+
+
+@pytest.mark.parametrize("data", [{"name": "phase/a"}, {"name": CLOSED_ANCHOR, "n": 1}, {}])
+def test_an_event_that_stands_for_no_such_anchor_stays_an_event(data: dict[str, object]) -> None:
+    raw = lines(event(CLOSED_ANCHOR, data))
+    assert lines(*read_lines(raw).entries) == raw
 
 
 def test_an_erased_entry_stays_a_fact_without_content_and_opens_no_window() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -137,6 +138,22 @@ def test_the_limits_of_the_unit_leave_the_bot_its_own(name: str) -> None:
     # The first request for more comes at once, and each is longer than the pause to the next.
     assert 2 * times.extends <= times.extension < 60
     assert "\nType=notify\nNotifyAccess=main\n" in text
+
+
+@pytest.mark.parametrize("name", ["bubbot.service", "bubbot-user.service"])
+def test_a_reload_signals_the_bot_with_no_other_program_than_the_shell(name: str) -> None:
+    (line,) = re.findall(r"^ExecReload=:(.+)$", shipped(name), re.MULTILINE)
+    command = shlex.split(line)
+    assert command[:2] == ["/bin/sh", "-c"]
+    assert "/" not in command[2], "below it only what the shell has itself"
+    code = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP]); print(flush=True); "
+    code += "signal.sigwait([signal.SIGHUP])"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as bot:
+        assert bot.stdout
+        bot.stdout.readline()
+        environment = {"MAINPID": str(bot.pid), "PATH": "/nowhere"}
+        subprocess.run(command, env=environment, check=True, timeout=30)
+        assert bot.wait(timeout=30) == 0, "it got the signal, and was not ended by it"
 
 
 def test_the_credentials_of_the_unit_are_names_that_settings_read(
