@@ -57,6 +57,11 @@ HOLDS = [
     ("year 2026-11-21", "26-11"),
     ("x = (a->b)", "->"),
     ("of the", "of the"),
+    ("a cat sleeps", "cat"),
+    ("the end", "nd"),
+    ("the dog barks", "og bark"),
+    ("the dog barks", "dog bark"),
+    ("hotdog barks", "dog bark"),
 ]
 
 
