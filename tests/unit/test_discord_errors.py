@@ -35,6 +35,7 @@ def refusal(status: int, body: Any, waits: str | None = None) -> Refusal:
     ("told", "header", "wait"),
     [
         (2.5, None, 2.5),
+        (0.25, "9", 0.25),
         ("2.5", "9", 2.5),
         (9_999_999, None, 9_999_999.0),
         (10_000_000, "9", 9.0),

@@ -126,6 +126,23 @@ def test_a_marker_is_longer_than_any_run_in_the_code_or_of_another_sign(run: int
     assert {line for piece in pieces for line in (piece.split("\n")[0], piece.split("\n")[-1])} == {marker}
 
 
+@pytest.mark.parametrize(
+    ("info", "body", "first"),
+    [
+        ("a`b", "x = 1", "~~~a`b"),
+        ("a`bcdefghi", "x = 1", "~~~a`bcdefghi"),
+        ("py `cdefgh", "x = 1", "~~~py `cdefgh"),
+        ("py `cdefghi", "x = 1", "~~~py"),
+        ("py `", "x" + "~" * 12, "```py"),
+        ("py b", "x" + "~" * 12, "```py b"),
+    ],
+)
+def test_what_stands_after_a_marker_stays_there_while_it_is_short_and_may(info: str, body: str, first: str) -> None:
+    pieces = split_source(f"~~~{info}\n{body}\n{'x = 1' * 80}\n~~~", 80)
+    assert next(line for piece in pieces for line in piece.split("\n") if line.startswith(("~~~", "```"))) == first
+    assert info in pieces[0].replace("\\", "")
+
+
 @pytest.mark.parametrize("info", ["`x", "x~", "x`"])
 def test_a_long_line_after_a_fence_opens_none_itself(info: str) -> None:
     first = split_source(f"~~~{info} " + "about it " * 20 + "\nx = 1\n~~~", 64)[0]
