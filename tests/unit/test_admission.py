@@ -255,8 +255,8 @@ class TestBots:
 
         for chat in (GROUP, *[OTHER_GROUP] * SETTINGS.bot_depth, *[GROUP] * (SETTINGS.bot_depth - 1)):
             assert spoke(chat) == Speak(Role.MEMBER)
-        for chat in range(CHATS_WATCHED - 1):
-            spoke(f"-{chat + 10**6}")
+        for number in range(CHATS_WATCHED - 1):
+            spoke(f"-{number + 10**6}")
         assert spoke(GROUP) == Silence("loop")
         assert spoke(OTHER_GROUP) == Speak(Role.MEMBER)
 

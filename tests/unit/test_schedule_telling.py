@@ -142,9 +142,9 @@ class TestJobs:
         for number in (least, most):
             job, _ = changes().add({**hourly, name: number})
             assert getattr(job, "most" if name == "runs" else name) == number
-        for number in (least - 1, most + 1, True, 1.5):
+        for refused in (least - 1, most + 1, True, 1.5):
             with pytest.raises(ScheduleRefused):
-                changes().add({**hourly, name: number})
+                changes().add({**hourly, name: refused})
 
     def test_only_owners_may_set_what_reaches_beyond_the_chat(self) -> None:
         for what in ({"to": "test:2"}, {"nested": True}, {"urgent": True}):
