@@ -59,7 +59,7 @@ async def health_door(
         with connections.working(request):
             return await handler(request)
 
-    app = web.Application(client_max_size=1024, middlewares=[timed])
+    app = web.Application(middlewares=[timed])
     app.router.add_get("/live", _live)
     app.router.add_get("/ready", _ready(asked))
     app.router.add_get("/metrics", _metrics(asked, metrics))

@@ -23,6 +23,7 @@ CALLBACK = "POST /interactions/{}/{}/callback"
 ORIGINAL = "PATCH /webhooks/{}/{}/messages/{}"
 FOLLOW = "POST /webhooks/{}/{}"
 CREATE = "POST /channels/{}/messages"
+EDIT = "PATCH /channels/{}/messages/{}"
 INFOS = [CommandInfo("note", "Adds a note.", ("text",))]
 
 
@@ -149,6 +150,24 @@ async def test_our_own_clock_ends_a_token_without_asking() -> None:
         await out.interactions.defer(one.payload)
         await out.sending.send(scene.part(one))
         assert [call.route for call in server.log] == [CREATE]
+
+
+async def test_the_end_of_one_token_is_not_the_end_of_another() -> None:
+    seconds = 0.0
+    timing = replace(FAST, monotonic=lambda: seconds)
+    async with Server(limits=None) as server, outgoing(server, timing) as out:
+        ann = server.user("Ann")
+        room = server.guild("Home", ann).text("general")
+        server.bot.commands = [{**one, "id": "5"} for one in commands(INFOS)]
+        scene = Scene(server, room, ann, out)
+        first = await out.sending.send(scene.part(await scene.used(), "…"))
+        seconds = 600.0
+        second = await out.sending.send(scene.part(await scene.used(), "…"))
+        seconds = 1000.0
+        for answer in (first, second):
+            await out.sending.edit(answer.external_id, Part(str(room.id), "whole"))
+        assert scene.said == ["whole", "whole"]
+        assert [call.route for call in server.log[-2:]] == [EDIT, ORIGINAL]
 
 
 async def test_another_process_answers_in_the_channel(scene: Scene) -> None:

@@ -15,11 +15,12 @@ from bubbot.errors import DeliveryFailed, FetchFailed
 from channels.discord_content import attachments
 from channels.discord_errors import Refusal, Unreachable
 from channels.discord_files import fetch
+from channels.discord_patience import Pace, Persistent
 from channels.discord_slash import sync_commands
-from tests.discord_sending import Outgoing, outgoing
+from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi import shapes
 from tests.discordapi.asked import Sizes
-from tests.discordapi.faults import Cut, Drop, Html, Slow, TooMany
+from tests.discordapi.faults import Cut, Drop, Fault, Html, Refuse, Slow, TooMany, Wedge
 from tests.discordapi.rooms import Room
 from tests.discordapi.server import Server
 
@@ -114,6 +115,44 @@ class TestFiles:
         assert not caught.value.permanent
         server.faults.clear()
         assert await fetch(out.api, file, 1000) == b"hello" * 100
+
+    async def test_a_download_that_takes_too_long_may_be_tried_again(self, server: Server, room: Room) -> None:
+        guild = room.channel.guild
+        assert guild is not None
+        message = room.say(guild.owner, "look", files=[("a.txt", b"hello", "text/plain")])
+        (file,) = attachments(shapes.message(server.world, message), str(room.id), str(message.id))
+        server.fail("file", Wedge())
+        async with outgoing(server, replace(FAST, download=0.05)) as out:
+            with pytest.raises(FetchFailed, match=r"not there within 0\.05 s") as caught:
+                await fetch(out.api, file, 1000)
+        assert not caught.value.permanent
+
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    async def test_a_redirect_is_not_followed(self, server: Server, room: Room, out: Outgoing, status: int) -> None:
+        asked: list[str] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split()[1])
+            moved = f"HTTP/1.1 {status} Moved\r\nLocation: /secret\r\nContent-Length: 0\r\n"
+            found = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n"
+            text = (
+                f"{found}Connection: close\r\n\r\nsecret"
+                if asked[-1] == "/secret"
+                else f"{moved}Connection: close\r\n\r\n"
+            )
+            writer.write(text.encode())
+            await writer.drain()
+            writer.close()
+
+        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/a.txt"
+        async with listening:
+            with pytest.raises(Refusal) as caught:
+                await out.api.download(url, 1000)
+            reference = json.dumps({"url": url, "channel": "", "message": "", "id": "1"})
+            with pytest.raises(FetchFailed) as failed:
+                await fetch(out.api, Attachment(reference), 1000)
+        assert (caught.value.status, failed.value.permanent, asked) == (status, True, ["/a.txt", "/a.txt"])
 
     @pytest.mark.parametrize(
         "reference", ["", "x", "[]", "{}", '{"url":"file:///etc/passwd","channel":"1","message":"2","id":"3"}']
@@ -277,3 +316,34 @@ class TestConnections:
         assert (await out.api.call("GET", "/users/@me"))["id"] == str(server.bot.id)
         with pytest.raises(Refusal):
             await out.api.call("GET", "/nowhere")
+
+
+class TestAskingUntilThereIsAnAnswer:
+    @pytest.mark.parametrize(
+        "fault", [Refuse(401, "401: Unauthorized"), Refuse(408, "Request Timeout"), TooMany(0.5), Refuse(503), Drop()]
+    )
+    async def test_what_may_pass_is_asked_again(self, server: Server, out: Outgoing, fault: Fault) -> None:
+        persistent = Persistent(out.api, "discord", Pace(first_wait=0.05))
+        server.fail("GET /users/@me", fault, times=2)
+        assert (await persistent("GET", "/users/@me"))["id"] == str(server.bot.id)
+        assert persistent.trouble == {}
+
+    @pytest.mark.parametrize("status", [400, 403, 404])
+    async def test_what_is_refused_for_good_is_not(self, server: Server, out: Outgoing, status: int) -> None:
+        persistent = Persistent(out.api, "discord", Pace(first_wait=0.05))
+        server.fail("GET /users/@me", Refuse(status, "no"))
+        with pytest.raises(Refusal) as caught:
+            await persistent("GET", "/users/@me")
+        assert (caught.value.status, len(server.calls("GET /users/@me")), persistent.trouble) == (status, 1, {})
+
+    async def test_it_waits_as_long_as_it_is_told_to(self, server: Server, out: Outgoing) -> None:
+        server.fail("GET /users/@me", TooMany(3600.0))
+        persistent = Persistent(out.api, "discord", Pace(first_wait=0.0))
+        asking = asyncio.create_task(persistent("GET", "/users/@me"))
+        await server.until(lambda: persistent.trouble)
+        for _ in range(3):
+            await out.api.call("GET", "/gateway/bot")
+        assert (asking.done(), len(server.calls("GET /users/@me"))) == (False, 1)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert persistent.trouble == {}

@@ -247,6 +247,19 @@ class TestBots:
             turns += isinstance(asked.decide(said("9", addressed=True, bot=True)), Speak)
         assert turns == 3
 
+    def test_the_chat_that_was_quiet_longest_is_forgotten_first(self) -> None:
+        asked = admission()
+
+        def spoke(chat: str) -> Decision:
+            return asked.decide(said("9", chat=chat, addressed=True, bot=True))
+
+        for chat in (GROUP, *[OTHER_GROUP] * SETTINGS.bot_depth, *[GROUP] * (SETTINGS.bot_depth - 1)):
+            assert spoke(chat) == Speak(Role.MEMBER)
+        for number in range(CHATS_WATCHED - 1):
+            spoke(f"-{number + 10**6}")
+        assert spoke(GROUP) == Silence("loop")
+        assert spoke(OTHER_GROUP) == Speak(Role.MEMBER)
+
     def test_little_is_remembered_of_many_chats(self) -> None:
         asked = admission()
         for _ in range(SETTINGS.bot_depth):

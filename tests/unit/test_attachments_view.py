@@ -53,6 +53,11 @@ class TestWhichImages:
     def test_bytes_count_as_well(self) -> None:
         assert seen(chat(*"abc", size=400)) == ["c"]
 
+    def test_what_just_fits_is_shown(self) -> None:
+        assert seen(chat(*"ab", size=500)) == [*"ab"]
+        assert seen(chat(*"abc", size=500)) == ["c"]
+        assert seen([says("user", image("a", IMAGE_LIMIT))], size=IMAGE_LIMIT) == ["a"]
+
     def test_an_album_is_not_halved(self) -> None:
         album = [says("user", image(name)) for name in "wxyz"]
         assert seen([*chat(*"ab"), *album]) == [*"wxyz"]
@@ -82,6 +87,12 @@ class TestWords:
         ]
         assert texts[0] == "[image a, 10 bytes; no longer shown; handle aaaa]"
         assert texts[-1] == "[image f, 10.0 MB; too large to be shown; handle ffff]"
+
+    def test_the_largest_image_that_fits_is_not_called_too_large_later(self) -> None:
+        found = on_tape(*chat("a", "b", size=IMAGE_LIMIT), *chat("c", size=IMAGE_LIMIT + 1))
+        texts = [str(one.message["content"]) for one in select(found, Style(images=1, image_bytes=IMAGE_LIMIT))][::2]
+        assert ["no longer shown" in one for one in texts] == [True, False, False]
+        assert ["too large to be shown" in one for one in texts] == [False, False, True]
 
     def test_without_eyes_all_of_it_is_one_text(self) -> None:
         (shown,) = select(on_tape(says("user", "look", image("a"))), Style())

@@ -161,6 +161,26 @@ def test_a_reply_quotes_and_means_the_bot_where_it_wrote_that() -> None:
     assert (gone.reply_to, gone.quote, gone.addressed) == ("999", None, False)
 
 
+def test_files_of_a_quoted_message_lead_back_to_it() -> None:
+    files = [{"id": "4", "filename": "x", "url": "https://cdn/x"}]
+    theirs = message(id="999", attachments=files, content="")
+    replied = read(type=19, message_reference={"message_id": "998", "channel_id": "2"}, referenced_message=theirs)
+    forwarded = read(
+        content="", message_reference={"type": 1, "message_id": "3", "channel_id": "2"},
+        message_snapshots=[{"message": theirs}],
+    )  # fmt: skip
+    references = [json.loads(one.quote.attachments[0].reference) for one in (replied, forwarded) if one.quote]
+    assert [(one["channel"], one["message"]) for one in references] == [("50", "999"), ("2", "3")]
+
+
+def test_a_reply_to_somebody_else_or_to_nobody_known_is_not_to_the_bot() -> None:
+    for author, number in ((ADA, "7"), (None, "")):
+        theirs = message(id="999", author=author)
+        one = read(type=19, message_reference={"message_id": "999"}, referenced_message=theirs)
+        assert one.quote is not None
+        assert (one.quote.sender.id, one.quote.own, one.addressed) == (number, False, False)
+
+
 def test_a_forwarded_message_is_a_quote_of_nobody() -> None:
     inner = {"content": "look <#50>", "attachments": [{"id": "4", "filename": "x", "url": "https://cdn/x"}]}
     one = read(
@@ -352,6 +372,19 @@ async def test_roles_are_asked_for_once_and_believed_for_a_while() -> None:
     assert len(asked) == 1
     now[0] = 700.0
     assert await people.roles("5", "7") == ("3",)
+
+
+@pytest.mark.parametrize(
+    "raw", [None, [], {}, {"id": "50"}, {"type": 0}, {"id": "", "type": 0}, {"id": "50", "type": "0"}]
+)
+def test_what_lacks_its_number_or_its_type_is_no_place(raw: Any) -> None:
+    assert place_of(raw, "5") is None
+
+
+def test_a_place_has_the_server_it_names_and_else_that_of_its_event() -> None:
+    assert place_of({"id": "50", "type": 0}, "5") == Place("50", 0, "", "5")
+    assert place_of({"id": "50", "type": 0, "guild_id": "6", "name": 7}, "5") == Place("50", 0, "", "6")
+    assert place_of({"id": "50", "type": 0, "parent_id": "4"}, "5") == Place("50", 0, "", "5")  # in a category
 
 
 def test_a_thread_without_a_parent_is_a_chat_of_its_own() -> None:

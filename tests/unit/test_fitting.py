@@ -71,7 +71,7 @@ async def test_what_has_fewer_bytes_than_there_is_room_is_not_counted(memory_sto
 async def test_a_model_of_unknown_size_is_not_asked_to_count(memory_store: InMemoryStore) -> None:
     model = Counting(0.1, ModelTraits())
     async with running(memory_store, model) as bench:
-        await bench.say("long " * 5_000)
+        assert (await bench.say("long " * 5_000)).status == "answered"
         assert model.counted == []
 
 

@@ -186,6 +186,18 @@ async def test_the_secret_is_asked_for_before_the_body_comes() -> None:
     assert hook.bodies == []
 
 
+async def test_a_body_whose_length_is_not_said_is_read_up_to_the_limit() -> None:
+    """What is too long is not handed on, and not read to its end either."""
+    hook = Hook()
+    head = CALL[:-2].replace(b"Content-Length: 2", b"Transfer-Encoding: chunked")
+    async with hooked(hook) as port:
+        assert await answered(port, b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, BODY_LIMIT, b"x" * BODY_LIMIT)) == 200
+        endless = await connected(port, b"%s%x\r\n%s" % (head, BODY_LIMIT * 4, b"x" * (BODY_LIMIT + 1)))
+        assert await status(endless) == 413
+        endless[1].close()
+    assert [len(body) for body in hook.bodies] == [BODY_LIMIT]
+
+
 async def test_clients_that_go_away_or_speak_no_http_leave_a_line_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     hook = Hook()

@@ -14,7 +14,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.runtime.metering import payer_of
 from bubbot.runtime.waiting import WaitingRules
-from bubbot.schedule.changes import Limits
+from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event
 from bubbot.tool import NoArgs, tool
@@ -326,6 +326,20 @@ class TestRights:
             assert (await bot.say(",schedule.run 0000a1", sender="1", **group)) == "0000a1 (mine) runs now."
             await bot.quiet()
             assert (await bot.bench.events("tape/erased", "test:-9")) != []  # for whoever asked
+
+    @virtual
+    async def test_a_change_that_changes_nothing_is_refused_unless_it_lets_the_job_go_on(self) -> None:
+        bad = {"error": "refused", "message": "no"}
+        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=Limits(failures=2)) as bot:
+            await bot.say(HOURLY)
+            assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
+            assert await bot.say(",schedule.edit 0000a1 name=mine") == "Nothing changed: 0000a1 is like that already."
+            assert len(await bot.bench.events("schedule/changed", SCHEDULE_TAPE)) == 1
+            await hours(bot, 3)
+            assert "paused (it kept failing)" in await bot.say(",schedules")
+            assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
+            assert "paused" not in await bot.say(",schedules")
+            assert (await hours(bot, 1))[0].endswith("x")
 
     @virtual
     async def test_only_owners_send_what_a_job_says_elsewhere(self) -> None:

@@ -133,6 +133,19 @@ class TestJobs:
         said = told(raised.value, Texts(tag))
         assert bool(re.search("[\u4e00-\u9fff]", said)) is (tag == "zh")
 
+    @pytest.mark.parametrize(
+        ("name", "least", "most"),
+        [("catch_limit", 1, 100), ("jitter", 0, 3600), ("runs", 0, 1_000_000), ("budget", 0, 86_400)],
+    )
+    def test_the_first_and_the_last_of_the_numbers_allowed_are_taken(self, name: str, least: int, most: int) -> None:
+        hourly = {"when": "0 * * * *", "text": "tea"}
+        for number in (least, most):
+            job, _ = changes().add({**hourly, name: number})
+            assert getattr(job, "most" if name == "runs" else name) == number
+        for refused in (least - 1, most + 1, True, 1.5):
+            with pytest.raises(ScheduleRefused):
+                changes().add({**hourly, name: refused})
+
     def test_only_owners_may_set_what_reaches_beyond_the_chat(self) -> None:
         for what in ({"to": "test:2"}, {"nested": True}, {"urgent": True}):
             for role in (Role.ADMIN, Role.OWNER):

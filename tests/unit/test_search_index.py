@@ -57,6 +57,11 @@ HOLDS = [
     ("year 2026-11-21", "26-11"),
     ("x = (a->b)", "->"),
     ("of the", "of the"),
+    ("a cat sleeps", "cat"),
+    ("the end", "nd"),
+    ("the dog barks", "og bark"),
+    ("the dog barks", "dog bark"),
+    ("hotdog barks", "dog bark"),
 ]
 
 
@@ -113,6 +118,28 @@ async def test_every_part_of_a_text_is_found_through_the_index(chat: TapeService
     await filler.fill()
     for text, needle in HOLDS:
         assert texts.index(text) + 1 in await found(chat, needle), needle
+
+
+async def test_the_index_alone_proposes_every_text_that_holds_a_part(
+    chat: TapeService, filler: IndexFiller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the look at spellings, which would find some of it too."""
+    asked: list[str] = []
+    holding = SqliteIndex.holding
+
+    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
+        found = holding(self, tape, text, kinds, newest=newest)
+        asked.extend([text] if found is not None else [])
+        return found
+
+    monkeypatch.setattr(SqliteIndex, "holding", noted)
+    texts = list(dict.fromkeys(text for text, _ in HOLDS))
+    await chat.append([message("user", text) for text in texts])
+    await filler.fill()
+    for text, needle in HOLDS:
+        (found,) = await chat.fetch([TapeQuery(chat.name, said=needle)])
+        assert texts.index(text) + 1 in [entry.id for entry in found], needle
+    assert {"cat", "dog bark"} <= set(asked)
 
 
 async def test_only_what_looks_for_a_text_asks_the_index(

@@ -55,6 +55,15 @@ def test_a_piece_ends_before_it_has_too_many_marks() -> None:
     assert [len(piece.marks) for piece in pieces] == [10, 10, 10]
 
 
+@pytest.mark.parametrize(("begins", "size"), [(9, 80), (10, 10), (11, 11)])
+def test_a_piece_is_not_cut_for_its_marks_if_little_of_it_would_be_left(begins: int, size: int) -> None:
+    """An eighth of the limit is the least: a mark more than there may be is left out instead."""
+    marks = (Mark(0, 2, "bold"), Mark(begins, begins + 1, "italic"))
+    assert len(split(Marked("x" * 200, marks), 80, most=1)[0].text) == size
+    later = tuple(Mark(mark.start + 80, mark.end + 80, mark.kind) for mark in marks)
+    assert len(split(Marked("x" * 200, (Mark(0, 80, "bold"), *later)), 80, most=1)[1].text) == size
+
+
 def test_marks_that_say_least_are_left_out_first() -> None:
     marks = (Mark(0, 1, "italic"), Mark(1, 2, "bold"), Mark(2, 3, "link", url="u"))
     assert [mark.kind for mark in at_most(Marked("abc", marks), 2).marks] == ["bold", "link"]
@@ -107,6 +116,37 @@ def test_a_line_is_not_cut_where_its_rest_would_open_a_fence() -> None:
 def test_a_long_line_after_a_fence_is_text() -> None:
     pieces = split_source("```py " + "about it " * 20 + "\nx = 1\n```", 64)
     assert " ".join(pieces).split() == ["py", *["about", "it"] * 20, "```py", "x", "=", "1", "```"]
+
+
+@pytest.mark.parametrize(("run", "marker"), [(8, "`" * 9), (9, "`" * 10), (10, "~~~"), (11, "~~~")])
+def test_a_marker_is_longer_than_any_run_in_the_code_or_of_another_sign(run: int, marker: str) -> None:
+    """It has at most an eighth of the limit: here that is 10."""
+    fence = "`" * (run + 1)
+    pieces = split_source(f"{fence}\n{'`' * run}\n{'x = 1' * 80}\n{fence}", 80)
+    assert {line for piece in pieces for line in (piece.split("\n")[0], piece.split("\n")[-1])} == {marker}
+
+
+@pytest.mark.parametrize(
+    ("info", "body", "first"),
+    [
+        ("a`b", "x = 1", "~~~a`b"),
+        ("a`bcdefghi", "x = 1", "~~~a`bcdefghi"),
+        ("py `cdefgh", "x = 1", "~~~py `cdefgh"),
+        ("py `cdefghi", "x = 1", "~~~py"),
+        ("py `", "x" + "~" * 12, "```py"),
+        ("py b", "x" + "~" * 12, "```py b"),
+    ],
+)
+def test_what_stands_after_a_marker_stays_there_while_it_is_short_and_may(info: str, body: str, first: str) -> None:
+    pieces = split_source(f"~~~{info}\n{body}\n{'x = 1' * 80}\n~~~", 80)
+    assert next(line for piece in pieces for line in piece.split("\n") if line.startswith(("~~~", "```"))) == first
+    assert info in pieces[0].replace("\\", "")
+
+
+@pytest.mark.parametrize("info", ["`x", "x~", "x`"])
+def test_a_long_line_after_a_fence_opens_none_itself(info: str) -> None:
+    first = split_source(f"~~~{info} " + "about it " * 20 + "\nx = 1\n~~~", 64)[0]
+    assert first.startswith(f"\\{info} about" if info[0] == "`" else f"{info} about")
 
 
 def test_a_fence_that_never_ends_is_closed() -> None:

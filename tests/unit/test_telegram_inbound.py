@@ -294,6 +294,24 @@ class TestQuotes:
         photo = Attachment("P", "", "image/jpeg", None, "image")
         assert (event.quote, event.reply_to) == (Quote("", Sender("", "Somebody"), "a part", (photo,)), "")
 
+    @pytest.mark.parametrize(
+        ("origin", "sender"),
+        [
+            ({"type": "user", "sender_user": KIM}, Sender("77", "Kim Lee")),
+            ({"type": "user", "sender_user": BOT}, Sender("4242", "Bub", bot=True)),
+            ({"type": "chat", "sender_chat": GROUP}, Sender("-1001", "Family")),
+            (
+                {"type": "channel", "chat": {**GROUP, "type": "channel"}, "message_id": 3},
+                Sender("-1001", "Family"),
+            ),
+            ({"type": "hidden_user", "sender_user_name": "Somebody"}, Sender("", "Somebody")),
+            ({"type": "new"}, Sender("")),
+        ],
+    )
+    def test_who_said_something_in_another_chat(self, origin: dict[str, Any], sender: Sender) -> None:
+        event = inbound(message(text="?", external_reply={"origin": {**origin, "date": DATE}}))
+        assert event.quote == Quote("", sender, "")
+
 
 class TestChanges:
     def test_an_edit(self) -> None:

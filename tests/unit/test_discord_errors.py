@@ -1,0 +1,135 @@
+"""What Discord's refusals, and what is no answer of it, are called by the port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from channels.discord_errors import (
+    INVALID_WEBHOOK_TOKEN,
+    LONGEST,
+    MISSING_ACCESS,
+    MISSING_PERMISSIONS,
+    NO_DIRECT,
+    TOO_LARGE,
+    UNKNOWN_CHANNEL,
+    UNKNOWN_MESSAGE,
+    Refusal,
+    Unreachable,
+    delivery_failed,
+    fetch_failed,
+    problem,
+)
+
+TOKEN = "to.ken"
+
+
+def refusal(status: int, body: Any, waits: str | None = None) -> Refusal:
+    found = problem(status, body, TOKEN, waits)
+    assert isinstance(found, Refusal), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("told", "header", "wait"),
+    [
+        (2.5, None, 2.5),
+        (0.25, "9", 0.25),
+        ("2.5", "9", 2.5),
+        (9_999_999, None, 9_999_999.0),
+        (10_000_000, "9", 9.0),
+        (10_000_000, None, 1.0),
+        (0, "9", 9.0),
+        (0, "0", 1.0),
+        (-1, "9", 9.0),
+        ("nan", "inf", 1.0),
+        (None, "soon", 1.0),
+    ],
+)
+def test_what_asks_too_often_waits_as_long_as_it_is_told_to(told: Any, header: str | None, wait: float) -> None:
+    assert refusal(429, {"message": "x", "retry_after": told}, header).retry_after == wait
+
+
+def test_a_page_has_the_seconds_in_its_head() -> None:
+    assert refusal(429, "<html>", "9").retry_after == 9.0
+    assert (refusal(429, {"message": "x", "code": 7}).code, refusal(429, "<html>").code) == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, {"message": "x"}), (503, "<html>"), (499, "<html>"), (404, []), (404, {"other": 1}), (404, "[" * 10**5)],
+)
+def test_what_has_not_the_form_of_the_api_is_no_refusal(status: int, body: Any) -> None:
+    assert isinstance(problem(status, body, TOKEN), Unreachable)
+
+
+def test_a_refusal_says_on_one_line_what_discord_said_and_never_the_token() -> None:
+    found = refusal(499, {"message": f"a\n b {TOKEN} " + "x" * 400, "code": 5})
+    assert (found.status, found.code, len(found.text)) == (499, 5, LONGEST)
+    assert found.text.startswith("a b [token] x")
+    assert refusal(400, '{"code": "5"}').text == "no reason"
+    assert refusal(400, b'{"code": "5"}').code == 0
+
+
+def test_a_request_that_is_too_large_is_so_whoever_says_it() -> None:
+    assert refusal(413, "<html>").code == TOO_LARGE
+    assert refusal(413, {"code": 9}).code == 9
+    assert refusal(413, {"code": 9}).too_large
+    assert Refusal(400, TOO_LARGE).too_large
+    assert not Refusal(400).too_large
+
+
+def test_the_token_of_an_interaction_is_not_that_of_the_bot() -> None:
+    assert Refusal(401).token_refused
+    assert not Refusal(401, INVALID_WEBHOOK_TOKEN).token_refused
+    assert not Refusal(403).token_refused
+
+
+@pytest.mark.parametrize(
+    ("error", "permanent", "gone", "says"),
+    [
+        (Refusal(403, MISSING_ACCESS, "m"), True, True, "(403/50001): the bot may not see the channel"),
+        (Refusal(404, UNKNOWN_CHANNEL, "m"), True, True, "is gone"),
+        (Refusal(403, NO_DIRECT, "m"), True, True, "takes no direct messages"),
+        (Refusal(403, MISSING_PERMISSIONS, "m"), True, False, "lacks a permission"),
+        (Refusal(400, 0, "m"), True, False, "(400): m"),
+        (Refusal(401, 0, "m"), False, False, "(401): m"),
+        (Refusal(401, MISSING_ACCESS, "m"), False, False, "(401/50001)"),
+        (Refusal(403, 0, "m"), False, False, "(403): m"),
+        (Refusal(404, 0, "m"), False, False, "(404): m"),
+        (Refusal(408, 9, "m"), False, False, "(408/9): m"),
+        (Refusal(302, 9, "m"), False, False, "(302/9): m"),
+        (Refusal(500, 9, "m"), False, False, "(500/9): m"),
+        (Refusal(499, 9, "m"), True, False, "(499/9): m"),
+    ],
+)
+def test_what_cannot_be_sent_again_is_told_apart(error: Refusal, permanent: bool, gone: bool, says: str) -> None:
+    found = delivery_failed(error)
+    assert (found.permanent, found.gone, found.maybe, found.retry_after) == (permanent, gone, False, None)
+    assert says in str(found)
+
+
+@pytest.mark.parametrize(("wait", "told"), [(2.5, 2.5), (0.0, 0.0), (None, 1.0)])
+def test_a_message_too_many_is_sent_later(wait: float | None, told: float) -> None:
+    found = delivery_failed(Refusal(429, 0, "too many requests", wait))
+    assert (found.retry_after, found.permanent) == (told, False)
+
+
+def test_without_an_answer_it_may_have_arrived() -> None:
+    found = delivery_failed(Unreachable("gone"))
+    assert (found.maybe, found.permanent) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "permanent"),
+    [
+        (Unreachable("gone"), False), (Refusal(401), False), (Refusal(408), False), (Refusal(429), False),
+        (Refusal(403), True), (Refusal(404), True), (Refusal(404, UNKNOWN_MESSAGE), True), (Refusal(404, UNKNOWN_CHANNEL), True),
+    ],
+)  # fmt: skip
+def test_a_file_that_may_come_later_is_told_apart(error: Refusal | Unreachable, permanent: bool) -> None:
+    found = fetch_failed(error)
+    assert found.permanent == permanent
+    gone = isinstance(error, Refusal) and error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL)
+    assert ("the message that the file came with is gone" in str(found)) == gone
