@@ -65,14 +65,20 @@ class RefusalMonitor:
             self._count, self._is_confirmed = 0, False
         if not self._count:
             self._first = now
-            self._tell(logging.WARNING, "channel.doubted", f"{sentence} It is tried again.")
+            log.warning(
+                "%s It is tried again.", sentence, extra={"action": "channel.doubted", "channel": self._channel}
+            )
         self._count, self._last, self._sentence = self._count + 1, now, sentence
         timing = self._timing
         lasted = now - self._first >= timing.confirmed_after
         if not self._is_confirmed and lasted and self._count >= timing.confirmations:
             self._is_confirmed = True
-            told = f"{sentence} The channel is down; it is tried again every {timing.confirmed_wait:.0f} seconds."
-            self._tell(logging.ERROR, "channel.down", told)
+            log.error(
+                "%s The channel is down; it is tried again every %.0f seconds.",
+                sentence,
+                timing.confirmed_wait,
+                extra={"action": "channel.down", "channel": self._channel},
+            )
         most = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.longest_wait)
         return (timing.confirmed_wait if self._is_confirmed else most) * (0.5 + self._jitter() / 2)
 
@@ -82,7 +88,9 @@ class RefusalMonitor:
             return
         seconds = self._monotonic() - self._first
         self._count, self._is_confirmed, self._sentence = 0, False, ""
-        self._tell(logging.INFO, "channel.up", f"the platform takes the bot again, after {seconds:.0f} seconds.")
-
-    def _tell(self, level: int, action: str, text: str) -> None:
-        log.log(level, "channel %s: %s", self._channel, text, extra={"action": action, "channel": self._channel})
+        log.info(
+            "channel %s: the platform takes the bot again, after %.0f seconds",
+            self._channel,
+            seconds,
+            extra={"action": "channel.up", "channel": self._channel},
+        )
