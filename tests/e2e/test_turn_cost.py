@@ -40,12 +40,12 @@ def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     seen: Counter[str] = Counter()
     commit, run = sqlite_writer._commit, ThreadedConnection.run
 
-    def counting(conn: sqlite3.Connection, jobs: list[Any]) -> Any:
+    def counting(conn: sqlite3.Connection, jobs: list[Any], **options: Any) -> Any:
         seen["commits"] += 1
         done = [""]  # a trigger is told of under the name of its statement
         conn.set_trace_callback(done.append)
         try:
-            return commit(conn, jobs)
+            return commit(conn, jobs, **options)
         finally:
             conn.set_trace_callback(None)
             seen["statements"] += sum(sql != before for before, sql in pairwise(done))
