@@ -27,6 +27,7 @@ from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
 from bubbot.service.report import Report
+from bubbot.stores.sqlite import SqliteStore
 from bubbot.wiring_daemon import Daemon, open_daemon
 from bubbot.wiring_reload import Reloader
 
@@ -63,7 +64,7 @@ async def _run(made: Setup, asked: Asked) -> None:
     path = socket_path(made.home.path, runtime_folder(), Path(gettempdir()))
     try:
         async with reported() as report, open_daemon(made.settings, made.home, address=str(path)) as daemon:
-            asked.started = True
+            asked.store = daemon.app.opened
             await _serve(daemon, made, path, asked, report)
     except StoreFull as error:
         if not asked.ending.is_set():
@@ -77,9 +78,11 @@ async def _run(made: Setup, asked: Asked) -> None:
 
 @dataclass
 class Asked:
-    """What signals have asked for; `started`: whether the bot is open, and looks at that by itself."""
+    """What signals have asked for. `started`: whether the bot runs, and looks at that by itself; `store`: what it
+    writes to, as soon as that is open; `at_once`: whether there was a second signal."""
 
     started: bool = False
+    store: SqliteStore | None = None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     at_once: bool = False
     reload: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,6 +109,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
             log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
+        asked.started = True
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()
@@ -171,7 +175,11 @@ def _on_signals(asked: Asked) -> None:
         asked.ending.set()
 
     def give_up_start() -> None:
-        if task is not None and not asked.started:
+        if asked.started:
+            return
+        if asked.store is not None:  # which then says that it is full, or lets the start finish
+            asked.store.stop_waiting_for_room()
+        elif task is not None:
             task.cancel()
 
     in_terminal = sys.stdin is not None and sys.stdin.isatty()

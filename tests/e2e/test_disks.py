@@ -12,7 +12,7 @@ import pytest
 from tests.botapi.server import Server
 from tests.e2e import bot
 from tests.e2e.bot import said, sentence
-from tests.e2e.daemon import WAIT, Daemon, configured, running, started
+from tests.e2e.daemon import WAIT, Daemon, configured, running
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.small_disk import ROOT_ONLY, SmallDisk, small_disk
 from tests.e2e.test_status import WATCHED, Door, status
@@ -66,7 +66,9 @@ async def test_a_full_disk_holds_everything_and_then_each_message_is_answered_on
         platform.say(people[0], HELLO)
         await server.until(lambda: platform.answers(people[0]), WAIT)
         platform.say(in_a_turn, "slow")
-        await server.until(lambda: any(one.params.get("chat_id") == in_a_turn for one in server.calls("sendChatAction")))
+        await server.until(
+            lambda: any(one.params.get("chat_id") == in_a_turn for one in server.calls("sendChatAction"))
+        )
         disk.fill()
         for person in people[1:]:
             platform.say(person, HELLO)
@@ -107,9 +109,9 @@ async def test_with_a_full_disk_the_bot_ends_when_told_and_starts_when_there_is_
         await server.until(lambda: "store.full" in daemon.errors, WAIT)
         assert await daemon.end() == 0, daemon.errors
     assert not any(platform.answers(one) for one in people)
-    daemon = await started(home, env=WATCHED)  # it waits for room before anything else
-    await server.until(lambda: daemon.errors.count("store.full") == 2, WAIT)
-    assert await daemon.end() == 0, daemon.errors
+    async with running(home, env=WATCHED) as daemon:  # which waits for room before anything else
+        await server.until(lambda: daemon.errors.count("store.full") == 2, WAIT)
+        assert await daemon.end() == 0, daemon.errors
     assert daemon.errors.count("run.started") == 1
     async with running(home, env=WATCHED) as daemon:
         await server.until(lambda: daemon.errors.count("store.full") == 3, WAIT)
