@@ -319,9 +319,7 @@ async def _bench(
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     outbox = Outbox(service(outbox_tape(channel.name)))
     rules = options.rules or LineRules(options.waiting, Patience(options.waits), one_lane=True)
-    line = await make_line(
-        channel, inbox, outbox, rules, now=clock, spawn=group.create_task, has_room=options.has_room
-    )
+    line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task, has_room=options.has_room)
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
     shown = options.show
