@@ -119,6 +119,10 @@ class Watch:
         """Return the models that have not answered since a call failed; asks nobody."""
         return failing_models(self.over.budget.failing(), used_models(self.settings), timestamp(self._now()))
 
+    def full(self) -> bool:
+        """Return true if writing waits for room on the disk."""
+        return self.store.is_full
+
     async def snapshot(self) -> Snapshot:
         """How the bot is now. Raises a `StoreError` where the database cannot be read."""
         noted, over, budget = remarks(), self.over, self.over.budget
@@ -140,6 +144,7 @@ class Watch:
             newest=noted.newest,
             quarantine=self.quarantine,
             failing=self.failing(),
+            full=self.full(),
         )
 
     async def standing_of_tapes(self) -> Standing:

@@ -15,7 +15,7 @@ from bubbot.gateway.activity import Activity
 from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.line import Line, LineRules, make_line
-from bubbot.gateway.outbound import Deliverer, Patience
+from bubbot.gateway.outbound import Deliverer, Patience, always_room
 from bubbot.gateway.previews import PreviewSink
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
@@ -189,6 +189,7 @@ class Options:
     clock: SteppingClock | None = None
     report: Report = no_report
     meter: Meter | None = None
+    has_room: Callable[[], Awaitable[None]] = always_room
 
 
 @dataclass
@@ -318,7 +319,7 @@ async def _bench(
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     outbox = Outbox(service(outbox_tape(channel.name)))
     rules = options.rules or LineRules(options.waiting, Patience(options.waits), one_lane=True)
-    line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task)
+    line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task, has_room=options.has_room)
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
     shown = options.show

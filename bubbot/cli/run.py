@@ -23,14 +23,17 @@ from bubbot.cli.run_service import reported, watched
 from bubbot.cli.setup import Setup, setup
 from bubbot.control.address import socket_path
 from bubbot.environment import runtime_folder
-from bubbot.errors import ChannelRefused, ConfigError, StoreError
+from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import Grace
 from bubbot.models.lazy import LazyModel
 from bubbot.service.report import Report
+from bubbot.stores.sqlite import SqliteStore
 from bubbot.wiring_daemon import Daemon, open_daemon
 from bubbot.wiring_reload import Reloader
 
 log = logging.getLogger(__name__)
+START_GRACE_SECONDS = 5.0
+"""Seconds that a bot told to end before it has started has to finish the start."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,29 +47,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs until a signal; 6 where every channel was refused, 130 after a second signal."""
+    asked = Asked()
     try:
-        asyncio.run(_run(setup(args, quiet=False)))
-    except asyncio.CancelledError:  # by the second signal: `_on_signals`
-        raise KeyboardInterrupt from None
+        asyncio.run(_run(setup(args, quiet=False), asked))
+    except asyncio.CancelledError:  # by a signal: `_on_signals`
+        if asked.started or asked.at_once:
+            raise KeyboardInterrupt from None
     return 0
 
 
-async def _run(made: Setup) -> None:
-    asked = Asked()
+async def _run(made: Setup, asked: Asked) -> None:
     _on_signals(asked)
     if made.settings.missing_secrets and await read_quarantine(made) is None:
         made.settings.require_secrets()  # in quarantine no channel is started, so that nothing needs them yet
     made.home.ensure()
     path = socket_path(made.home.path, runtime_folder(), Path(gettempdir()))
-    async with reported() as report, open_daemon(made.settings, made.home, address=str(path)) as daemon:
-        await _serve(daemon, made, path, asked, report)
+    try:
+        async with reported() as report, open_daemon(made.settings, made.home, address=str(path)) as daemon:
+            asked.store = daemon.app.opened
+            await _serve(daemon, made, path, asked, report)
+    except StoreFull as error:
+        if not asked.ending.is_set():
+            raise
+        log.warning(
+            "ended without room for the last writes (%s); the next start goes on with what is open",
+            error,
+            extra={"action": "end.full"},
+        )
 
 
 @dataclass
 class Asked:
-    """What signals have asked for."""
+    """What signals have asked for. `started`: whether the bot runs, and looks at that by itself; `store`: what it
+    writes to, as soon as that is open; `at_once`: whether there was a second signal."""
 
+    started: bool = False
+    store: SqliteStore | None = None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
+    at_once: bool = False
     reload: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -91,11 +109,13 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
             log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
+        asked.started = True
         log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()
         await _first(ending.wait(), manager.wait(beside=daemon.remote.name))
         log.info("ending", extra={"action": "run.ending"})
+        app.opened.stop_waiting_for_room()
         server.quiesce()
         for task in beside:
             task.cancel()
@@ -140,15 +160,27 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 def _on_signals(asked: Asked) -> None:
-    """The first signal ends in an orderly way, the second at once. SIGHUP asks for a reload, but where the bot was
-    started in a terminal, which is gone then."""
+    """The first signal ends in an orderly way, the second at once; so does the first if the start still waits after
+    some seconds, for room on the disk for instance. SIGHUP asks for a reload, but where the bot was started in a
+    terminal, which is gone then."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end(number: int) -> None:
         if asked.ending.is_set() and task is not None:
+            asked.at_once = True
             loop.remove_signal_handler(number)
             task.cancel()
+        elif not asked.started:
+            loop.call_later(START_GRACE_SECONDS, give_up_start)
         asked.ending.set()
+
+    def give_up_start() -> None:
+        if asked.started:
+            return
+        if asked.store is not None:  # which then says that it is full, or lets the start finish
+            asked.store.stop_waiting_for_room()
+        elif task is not None:
+            task.cancel()
 
     in_terminal = sys.stdin is not None and sys.stdin.isatty()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -31,6 +31,7 @@ async def health(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
         watch.snapshot,
         lambda: watch.store.commits,
         watch.failing,
+        watch.full,
     )
     async with door.health_door(door.HealthAddress(settings.host, settings.port), asked, metrics):
         yield

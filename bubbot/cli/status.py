@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Say how the running bot is: its channels, what waits, what comes next, budgets, database and the last errors. "
         "Where none runs, say what the database holds. The exit code is 0 if a bot runs, hears every channel, gets answers "
-        "from its models and is in no quarantine, else 1."
+        "from its models, has room on its disk and is in no quarantine, else 1."
     )
     parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -97,6 +97,7 @@ async def _asked(home: Home, wait: float) -> tuple[Snapshot | None, str]:
     deaf = [one.name for one in found.channels if not one.fine]
     silent = [one.name for one in found.failing]
     told = [
+        *(["The disk is full: the bot waits for room."] if found.full else []),
         *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
         *([f"No answer comes from {', '.join(silent)}."] if silent else []),
     ]

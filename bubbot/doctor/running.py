@@ -1,4 +1,5 @@
-"""What the bot that runs for the home says of its channels: a platform may take the token and the bot be deaf."""
+"""What the bot that runs for the home says of its channels and its disk: a platform may take the token and the bot be
+deaf."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from pathlib import Path
 
 from bubbot.control.client import NobodyThere, connected
 from bubbot.control.codec import decode
-from bubbot.doctor.finding import Finding, edit
+from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.errors import BubbotError
-from bubbot.gateway.health import ChannelState, Snapshot
+from bubbot.gateway.health import Snapshot
 from bubbot.home import Home
 
 ANSWER_SECONDS = 3.0
@@ -18,8 +19,18 @@ ANSWER_SECONDS = 3.0
 
 
 def check_running(home: Home, file: Path) -> Iterator[Finding]:
-    """Ask the bot that runs for the home how its channels are; `file`: the one that is edited to change them."""
-    for one in asyncio.run(_channels(home)):
+    """Ask the bot that runs for the home how its channels and its disk are; `file`: the one that is edited to change
+    them."""
+    snapshot = asyncio.run(_snapshot(home))
+    if snapshot is None:
+        return
+    if snapshot.full:
+        cause = (
+            f"The running bot waits for room on the disk of {home.path}: nothing is accepted, acknowledged or sent until "
+            "there is some; then it goes on by itself."
+        )
+        yield Finding("disk.full", "problem", cause, f"du -xh {quoted(home.path)} | sort -h | tail -20")
+    for one in snapshot.channels:
         fix = edit(file) if f"[channels.{one.name}]" in one.note else "bubbot status"
         if one.state != "" and not one.fine:
             cause = f"The running bot does not hear its channel {one.name}: {one.note or one.state}"
@@ -33,12 +44,12 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-async def _channels(home: Home) -> tuple[ChannelState, ...]:
+async def _snapshot(home: Home) -> Snapshot | None:
     address = home.held_by()[1]
     if not address:
-        return ()
+        return None
     try:
         async with asyncio.timeout(ANSWER_SECONDS), connected(address) as peer:
-            return decode((await peer.request("status", {})).get("snapshot"), Snapshot).channels
+            return decode((await peer.request("status", {})).get("snapshot"), Snapshot)
     except (NobodyThere, TimeoutError, OSError, BubbotError):
-        return ()
+        return None

@@ -137,12 +137,15 @@ class Snapshot:
     newest: tuple[Remembered, ...] = ()
     quarantine: Backup | None = None
     failing: tuple[ModelTrouble, ...] = ()
+    full: bool = False
+    """Whether the bot waits for room on the disk of its database: nothing is accepted, acknowledged or sent."""
 
     @property
     def healthy(self) -> bool:
-        """Whether a bot runs, hears all its channels and gets answers from its models; in quarantine it hears nobody."""
+        """Whether a bot runs, hears all its channels, gets answers from its models and has room to write; in quarantine
+        it hears nobody."""
         hears = self.pid is not None and self.quarantine is None and all(one.fine for one in self.channels)
-        return hears and not self.failing
+        return hears and not self.failing and not self.full
 
 
 def owed_by(channel: str, intents: Iterable[Intent]) -> Owed:

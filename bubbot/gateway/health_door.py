@@ -45,6 +45,7 @@ class Asked:
     snapshot: Callable[[], Awaitable[Snapshot]]
     commits: Callable[[], int]
     failing: Callable[[], Sequence[ModelTrouble]] = tuple
+    full: Callable[[], bool] = bool
 
 
 @asynccontextmanager
@@ -99,6 +100,8 @@ def _ready(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
             told["models"] = {
                 one.name: {"since": one.since, "asked": one.newest, "why": why_failing(Texts(), one)} for one in failing
             }
+        if asked.full():
+            told["disk"] = "full"
         return web.json_response(told, status=200 if fine else 503)
 
     return ready

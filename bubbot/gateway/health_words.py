@@ -96,6 +96,8 @@ class HealthTeller:
         if one.quarantine:
             told = say("st_quarantine_is", name=one.quarantine.name, at=self.when(one.quarantine.at))
             yield Row(say("st_quarantine"), (told,))
+        if one.full:
+            yield Row(say("st_disk"), (say("st_disk_full"),))
         if one.failing:
             yield Row(say("st_models"), tuple(map(self._failing, one.failing)))
 

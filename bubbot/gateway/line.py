@@ -158,7 +158,9 @@ async def make_line(
     live: LiveAnswers | None = None
     if previews is None and isinstance(channel, (Typing, Editing)):
         left = await outbox.unanswered_live() if isinstance(channel, Editing) else ()
-        previews = live = LiveAnswers(channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=left)
+        previews = live = LiveAnswers(
+            channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=left, has_room=has_room
+        )
     deliverer = Deliverer(
         channel,
         outbox,

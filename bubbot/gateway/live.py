@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from bubbot.channel import (
@@ -34,7 +34,7 @@ from bubbot.channel import (
     Typing,
 )
 from bubbot.errors import DeliveryFailed, StoreError
-from bubbot.gateway.outbound import Spawn, answered, live_key, parts_of, receipt_of, settle_live
+from bubbot.gateway.outbound import Spawn, always_room, answered, live_key, parts_of, receipt_of, settle_live
 from bubbot.outbox import Outbox
 from bubbot.views.outbox import LiveMessage
 
@@ -93,6 +93,7 @@ class LiveAnswers:
         where: says which chat a chat is now.
         live: whether texts are shown as they grow.
         left: messages that an earlier process began and to which it intended no answer.
+        has_room: waits while the disk is full: nothing is shown then, as nothing could be written down.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class LiveAnswers:
         where: Callable[[str], str] = lambda chat: chat,
         live: bool = True,
         left: Sequence[LiveMessage] = (),
+        has_room: Callable[[], Awaitable[None]] = always_room,
     ) -> None:
+        self._has_room = has_room
         self._left = tuple(left)
         self._closing: set[asyncio.Task[None]] = set()
         self._channel = channel
@@ -200,6 +203,7 @@ class LiveAnswers:
         while True:
             await asyncio.sleep(wait)
             wait = TYPING_EVERY
+            await self._has_room()
             try:
                 await answered(self._channel.typing(self._where(shown.chat), shown.thread), CALLED)
             except DeliveryFailed as error:
@@ -227,6 +231,9 @@ class LiveAnswers:
         """Begin the message, or change it; continue with one that an interrupted attempt has begun."""
         assert self._editing is not None
         loop = asyncio.get_running_loop()
+        await self._has_room()
+        if shown.ended:  # while it waited
+            return
         try:
             shown.live = shown.live or await self._outbox.live_message(shown.inbound)
             if shown.live is None and self.behind(shown.chat):

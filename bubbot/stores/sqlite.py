@@ -32,7 +32,7 @@ from bubbot.stores.sqlite_room import (
 from bubbot.stores.sqlite_rows import find, tape_number
 from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite_text import Stop, looks_at_texts, search
-from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, Written, connect
+from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, Written, connect, read_only_disk
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
@@ -158,6 +158,11 @@ class SqliteStore:
         """Wait until there is room on the disk, as far as is known."""
         if self._writer is not None:
             await self._writer.has_room()
+
+    def stop_waiting_for_room(self) -> None:
+        """Let whoever finds the disk full have `StoreFull` from now on, those who wait already included."""
+        if self._writer is not None:
+            self._writer.end()
 
     @property
     def commits(self) -> int:
@@ -335,12 +340,17 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
 
 
 def reading(path: Path) -> sqlite3.Connection:
-    """A connection that reads. Raises `StoreUnavailable` where there is no database."""
+    """A connection that reads. Raises `StoreUnavailable` if there is no database, or its disk is read-only."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     # Never immutable: the database is alive. In WAL mode reading needs the -shm file beside it.
     conn = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-    return _prepared(conn, _prepare_reading)
+    try:
+        return _prepared(conn, _prepare_reading)
+    except sqlite3.OperationalError as error:
+        if read_only := read_only_disk(path):
+            raise read_only from error
+        raise
 
 
 def _prepare_reading(conn: sqlite3.Connection) -> None:

@@ -13,7 +13,7 @@ from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all
 from bubbot.stores.sqlite_rows import EPOCH
 from bubbot.stores.sqlite_schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
 from bubbot.stores.sqlite_write import Salt, append
-from bubbot.stores.sqlite_writer import translated
+from bubbot.stores.sqlite_writer import read_only_disk, translated
 from bubbot.tape.entry import EMPTY, event
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
@@ -59,7 +59,8 @@ def look_over(path: Path, *, deep: bool) -> DatabaseState:
                 return DatabaseState(version, complaints=found)
             return _content(conn, version, deep=deep)
     except sqlite3.Error as error:
-        raise translated(error) from error
+        read_only = read_only_disk(path) if isinstance(error, sqlite3.OperationalError) else None
+        raise read_only or translated(error) from error
 
 
 def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseState:

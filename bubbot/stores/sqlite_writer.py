@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
@@ -96,6 +98,21 @@ def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:
     return StoreUnavailable(f"the database failed: {error}")
 
 
+def read_only_disk(path: Path) -> StoreUnavailable | None:
+    """Return what to raise for a database that cannot be read because its disk is read-only; None if it is not."""
+    try:
+        read_only = os.statvfs(path.parent).f_flag & os.ST_RDONLY
+    except OSError:
+        return None
+    if not read_only:
+        return None
+    return StoreUnavailable(
+        f"the home {path.parent} is on a read-only disk, and SQLite has to write beside a database to read it: make the "
+        "disk writable, or copy the home to another disk and name the copy with --home, or read an export that "
+        "`bubbot tape export` wrote earlier"
+    )
+
+
 @dataclass
 class _Job:
     run: Callable[[sqlite3.Connection], Any]
@@ -163,7 +180,7 @@ class GroupWriter:
         """The job's result, after the commit. A cancelled caller's job is left out unless it has started."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Job(job, done))
-        if self._room.is_set():
+        if self._room.is_set() or self._room_retry is None:
             self._conn.post(self._drain)
         result = await done
         self.written.tell()
@@ -187,7 +204,8 @@ class GroupWriter:
         await self._room.wait()
 
     def end(self) -> None:
-        """Try once more what waits, for room or for the next job; then it fails."""
+        """Try once more what waits, for room or for the next job; then it fails, and so does at once whatever is
+        submitted later and finds the disk full. `has_room` still waits for room."""
         self._room_retry = None
         self.hasten()
 
@@ -222,7 +240,8 @@ class GroupWriter:
         left = [job for job in jobs if id(job) not in decided]
         self._waiting.extendleft(reversed(left))
         self.commits += any(one.error is None for one in done)
-        jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, done, full=bool(left)))
+        full = any(isinstance(one.error, StoreFull) for one in outcomes)
+        jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, done, full=full))
         self._after(conn, idle=not self._waiting)
 
     def _deliver(self, outcomes: list[_Outcome], *, full: bool) -> None:

@@ -34,6 +34,8 @@ STATUS: dict[str, Sentence] = {
         "restored from {name}, made {at}: no channel runs and no job fires until `bubbot restore --release`, and then a "
         "new start of `bubbot run`"
     ),
+    "st_disk": "disk",
+    "st_disk_full": "full: nothing is accepted, acknowledged or sent until there is room; free some, and the bot goes on",
     "st_models": "models",
     "st_failing_is": "{name} has not answered since {since}: {why}; asked last {newest}",
     "failing_unconfigured": "no model is set up",

@@ -28,6 +28,8 @@ STATUS: dict[str, Sentence] = {
         "由备份 {name}（{at}）恢复而来：在执行 `bubbot restore --release` 并重新启动 `bubbot run` 之前，"
         "不连接任何频道，也不触发任何任务"
     ),
+    "st_disk": "磁盘",
+    "st_disk_full": "已满：在有空间之前不接收、不确认、不发送任何消息；腾出空间后机器人会自行继续",
     "st_models": "模型",
     "st_failing_is": "{name} 自 {since} 起没有回答：{why}；最近一次请求：{newest}",
     "failing_unconfigured": "尚未设置模型",

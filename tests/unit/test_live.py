@@ -75,6 +75,27 @@ async def test_it_types_as_long_as_the_turn_runs_and_no_longer() -> None:
 
 
 @virtual
+async def test_while_the_disk_is_full_nothing_is_shown_or_sent_and_then_the_answer_comes_once() -> None:
+    stage, room = Stage(), asyncio.Event()
+
+    async def has_room() -> None:
+        await room.wait()
+
+    pieces = [f"word{number} " for number in range(10)]
+    options = Options(rules=rules(), has_room=has_room)
+    async with running(InMemoryStore(), writing(*pieces), options, channel=stage) as bench:
+        await bench.gate.receive(bench.inbound("hello"))
+        await asyncio.sleep(5)  # in the middle of the turn
+        assert (stage.times("typing"), stage.acts("send")) == ([], [])
+        await asyncio.sleep(60)  # long after it
+        assert (stage.times("typing"), stage.acts("send")) == ([], [])
+        room.set()
+        await bench.quiet(1000)
+        assert list(stage.seen.values()) == ["".join(pieces).strip()]
+        assert len(stage.acts("send")) == 1
+
+
+@virtual
 async def test_what_is_answered_at_once_needs_no_typing() -> None:
     stage = Stage()
     async with live(Played({"text": "done", "delay": TYPING_AFTER / 2}), stage) as bench:
