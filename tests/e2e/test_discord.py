@@ -213,7 +213,8 @@ class TestWhoMaySpeak:
             roses.say(ada, f"{server.bot.mention} in the thread")
             await answered(server, roses, "You said: in the thread")
             post = forum.post("Wilted roses", "What did I do wrong?", ada)
-            await answered(server, post, "You said: Wilted roses\n\nWhat did I do wrong?")
+            # In a group, further lines of a message are indented; the scripted model repeats them as it was shown them.
+            await answered(server, post, "You said: Wilted roses\n\n```\nWhat did I do wrong?\n```")
             post.say(ada, "too much water?")
             await answered(server, post, "You said: too much water?")
             roses.archive()

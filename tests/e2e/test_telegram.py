@@ -360,7 +360,7 @@ class TestWhenThingsGoWrong:
         assert [len(one["payload"]["data"]["inbounds"]) for one in starts] == [3, 3]  # type: ignore[index]
 
     async def test_platform_failures_lose_nothing(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, owners=[ada.id])
+        configured(home, server, owners=[ada.id], members=[77])  # 77 sends what cannot be read
         server.fail("getUpdates", Html(502), times=2)
         server.fail("sendMessage", Refuse(429, "Too Many Requests: retry after 1", retry_after=1))
         server.fail("sendMessage", Html(500), skip=1)
