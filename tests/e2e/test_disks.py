@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.doctor.finding import Finding
 from tests.botapi.server import Server
 from tests.e2e import bot
 from tests.e2e.bot import said, sentence
@@ -16,6 +17,7 @@ from tests.e2e.daemon import WAIT, Daemon, configured, running
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.small_disk import ROOT_ONLY, SmallDisk, small_disk
 from tests.e2e.test_status import WATCHED, Door, status
+from tests.planting import found, plants
 
 pytestmark = ROOT_ONLY
 
@@ -55,6 +57,7 @@ async def everybody_is_answered_once(
     assert [platform.answers(one) for one in people] == [[f"You said: {text}"]] * len(people)
 
 
+@plants("disk.full")
 async def test_a_full_disk_holds_everything_and_then_each_message_is_answered_once(
     server: Server, disk: SmallDisk
 ) -> None:
@@ -80,7 +83,7 @@ async def test_a_full_disk_holds_everything_and_then_each_message_is_answered_on
         http, body = await Door(daemon).get("/ready")
         assert (http, json.loads(body)) == (200, {"ready": True, "channels": {}, "disk": "full"})
         done = await asyncio.to_thread(bot.run, home, "doctor", "--offline", "--json")
-        assert "disk.full" in [one["id"] for one in json.loads(done.stdout)["findings"]]
+        assert "disk.full" in found(Finding(**one) for one in json.loads(done.stdout)["findings"])
         assert done.returncode == 1
         assert outside(server, platform, [*people, in_a_turn]) == before
         assert platform.answers(in_a_turn) == []

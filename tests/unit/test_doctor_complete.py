@@ -15,7 +15,11 @@ from tests.docs.pages import ROOT
 from tests.planting import found, plants
 
 SOURCES = sorted((ROOT / "bubbot" / "doctor").glob("*.py"))
-TESTS = [*sorted((ROOT / "tests").rglob("test_doctor*.py")), ROOT / "tests" / "e2e" / "test_systemd.py"]
+TESTS = [
+    *sorted((ROOT / "tests").rglob("test_doctor*.py")),
+    ROOT / "tests" / "e2e" / "test_disks.py",
+    ROOT / "tests" / "e2e" / "test_systemd.py",
+]
 PROMISED: set[str] = set()
 """Commands that are being made; whoever has made one takes it away here."""
 FORM = re.compile(r"[a-z]+\.[a-z_]+")
@@ -118,6 +122,7 @@ NOT_RUN = {
     "database.too_new": "installs a bubbot that is newer than this one",
     "delivery.late": "shows how the running bot is, which tries again by itself",
     "disk.files": "names what takes the room, which a person has to choose from",
+    "disk.full": "names what takes the room, which a person has to choose from",
     "disk.network": "moves the home to another disk",
     "disk.scarce": "names what takes the room, which a person has to choose from",
     "doctor.failed": "installs a bubbot that is newer than this one",
