@@ -21,7 +21,7 @@ WARM = 0.5
 REST = 1.0
 """Seconds after the last answer until the daemon is taken to be at rest."""
 FAULTS_KEPT = 100
-UNLIMITED: Mapping[str, Any] = {"messages_per_minute": 0, "messages_per_hour": 0}
+UNLIMITED: Mapping[str, Any] = {"messages_per_minute": 0, "messages_per_hour": 0, "bytes_per_day": 0}
 """One person says more here than a person may by default."""
 SCRIPTED: Mapping[str, Any] = {"name": "scripted", "script": "script.json"}
 GROWTH = 10.0

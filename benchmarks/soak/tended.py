@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.soak import words
 from benchmarks.soak.measure import MB
-from benchmarks.soak.parts import FAULTS_KEPT, Plan, configured
+from benchmarks.soak.parts import FAULTS_KEPT, UNLIMITED, Plan, configured
 from benchmarks.soak.process import START, Process, started
 
 SAMPLED = 1.0
@@ -169,7 +169,7 @@ async def _people(given: Plan, folder: Path) -> AsyncIterator[tuple[dict[str, Pr
         for name, share in given.shared(given.chats).items():
             start = started(name, folder, "benchmarks.soak.people", [name, str(share)])
             people[name] = await stack.enter_async_context(start)
-            tables[name] = {**await people[name].said("table", START), "debounce": 0}
+            tables[name] = {**await people[name].said("table", START), **UNLIMITED, "debounce": 0}
         yield people, tables
 
 
