@@ -77,7 +77,7 @@ class Sandbox:
         lines = [str(self.root), f"import site; site.addsitedir({theirs!r})", "import mutants_child"]
         (packages / "mutants.pth").write_text("\n".join(lines) + "\n")
         script = self.root / ".venv" / "bin" / "bubbot"
-        script.write_text(f"#!{self._python}\nimport sys\nfrom bubbot.cli.main import main\nsys.exit(main())\n")
+        script.write_text(f"#!{self._python}\nimport sys\nfrom bubbot.__main__ import main\nsys.exit(main())\n")
         script.chmod(0o755)
 
     def record(self, files: Sequence[str], seconds: float) -> dict[str, float]:
