@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bubbot.channel import Inbound, Outbound, Part, Receipt, Receive, Sender
-from bubbot.gateway.line import Line, LineRules
+from bubbot.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
+from bubbot.gateway.line import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import Wrap, open_bot
-from bubbot.wiring_lines import Maker
+from bubbot.wiring import PortWrappers, open_bot
+from bubbot.wiring_lines import ChannelFactory
 from tests.botapi.server import Server
 from tests.e2e.daemon import configured, started
 
@@ -75,11 +75,11 @@ class Flood:
             text, at = f"message {number}", "2026-11-22T10:00:00+00:00"
             await receive(Inbound(self.name, f"{chat}-{number}", str(chat), Sender("1"), text, at))
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Whole."""
-        return [Part(outbound.chat, outbound.text)]
+        return [MessagePart(outbound.chat, outbound.text)]
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Counts."""
         self.sent += 1
         if self.sent == self.chats * self.messages:
@@ -91,8 +91,8 @@ async def turns(folder: Path, chats: int, messages: int) -> tuple[float, list[fl
     """Turns a second, from accepted to delivered; the event loop's delays in seconds."""
     flood, lags = Flood(chats, messages), list[float]()
 
-    async def lines(maker: Maker) -> list[Line]:
-        rules = LineRules(WaitingRules(), room=None, queued=True)
+    async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
+        rules = ChannelPolicy(QueuePolicy(), room=None, queued=True)
         return [await maker.line(flood, rules)]
 
     async def ticking() -> None:
@@ -102,7 +102,7 @@ async def turns(folder: Path, chats: int, messages: int) -> tuple[float, list[fl
             lags.append(time.perf_counter() - due)
 
     settings = Settings(model=ModelSettings(name="scripted"))
-    async with open_bot(settings, Home(folder), lines, Wrap()) as app:
+    async with open_bot(settings, Home(folder), lines, PortWrappers()) as app:
         ticker = asyncio.create_task(ticking())
         begun = time.perf_counter()
         await flood.run(app.lines["flood"].gate.receive)

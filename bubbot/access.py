@@ -31,8 +31,8 @@ from bubbot.views.access import (
     AccessHistoryView,
     AccessState,
     AccessView,
-    Code,
-    Grant,
+    PairingCode,
+    RoleGrant,
 )
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ Random: TypeAlias = Callable[[int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedPeople:
     """The people that the configuration lists for a channel, by numeric id."""
 
     owners: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ class Listed:
         return {one: self.role(one) for one in sorted(self.owners | self.admins | self.members, key=int)}
 
 
-NOBODY = Listed()
+NOBODY = ListedPeople()
 
 
 def higher(first: Role, second: Role) -> Role:
@@ -93,7 +93,7 @@ def higher(first: Role, second: Role) -> Role:
     return first if first.at_least(second) else second
 
 
-class Access:
+class AccessService:
     """The one writer of the access tape.
 
     `configured` has an entry for every configured channel. Until `load` has returned, only its lists count. Changes
@@ -101,7 +101,7 @@ class Access:
     """
 
     def __init__(
-        self, tape: TapeHandle, *, now: Clock, random: Random, configured: Mapping[str, Listed] | None = None
+        self, tape: TapeHandle, *, now: Clock, random: Random, configured: Mapping[str, ListedPeople] | None = None
     ) -> None:
         self._tape = tape
         self._now = now
@@ -113,12 +113,12 @@ class Access:
         self._one_at_a_time = asyncio.Lock()
 
     @property
-    def configured(self) -> Mapping[str, Listed]:
+    def configured(self) -> Mapping[str, ListedPeople]:
         """The lists of the configuration, by channel."""
         return self._configured
 
     @configured.setter
-    def configured(self, lists: Mapping[str, Listed]) -> None:
+    def configured(self, lists: Mapping[str, ListedPeople]) -> None:
         self._configured = MappingProxyType(dict(lists))
 
     @property
@@ -150,7 +150,7 @@ class Access:
         """The newest facts, newest first."""
         return await self._tape.read(AccessHistoryView(limit))
 
-    def pending(self) -> tuple[Code, ...]:
+    def pending(self) -> tuple[PairingCode, ...]:
         """The codes that can be approved now, oldest first."""
         now = self._now()
         return tuple(code for code in self._state.codes if code.is_open(now))
@@ -163,7 +163,7 @@ class Access:
         """
         return await asyncio.shield(self._pair(sender, channel, chat))
 
-    async def approve(self, code: str, role: Role, by: str) -> Grant:
+    async def approve(self, code: str, role: Role, by: str) -> RoleGrant:
         """Grants the role to whoever was given the code, and uses it up, in one transaction.
 
         Upper and lower case are the same in a code, spaces and hyphens do not count. Raises `AccessError` for a code
@@ -172,7 +172,7 @@ class Access:
         """
         return await asyncio.shield(self._approve(code, role, by))
 
-    async def grant(self, channel: str, sender_id: str, role: Role, by: str) -> Grant:
+    async def grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
         """Gives a person a role in place of the one granted before; the same role again writes nothing.
 
         Raises `ConfigError` for a channel that is not configured and an id that is not numeric, `AccessError` for a
@@ -247,7 +247,7 @@ class Access:
             )
         return False
 
-    async def _approve(self, code: str, role: Role, by: str) -> Grant:
+    async def _approve(self, code: str, role: Role, by: str) -> RoleGrant:
         async with self._one_at_a_time:
             now = await self._current()
             text = _as_given(code)
@@ -269,12 +269,12 @@ class Access:
             await self._write(granted, used)
             return self._state.grants[found.channel, found.id]
 
-    def _find(self, text: str) -> Code | None:
+    def _find(self, text: str) -> PairingCode | None:
         """The code of this text. Every code is compared, each in constant time, whichever is right."""
         right = [code for code in self._state.codes if compare_digest(_digest(code.salt, text), code.digest)]
         return right[-1] if right else None
 
-    async def _grant(self, channel: str, sender_id: str, role: Role, by: str) -> Grant:
+    async def _grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
         async with self._one_at_a_time:
             await self._current()
             self._check_channel(channel)
@@ -352,7 +352,7 @@ def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
     return left + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
 
 
-def _why_refused(found: Code | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
+def _why_refused(found: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
     if found is None:
         return "unknown"
     if found.status == "used":

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
-from bubbot.errors import BubbotError, BudgetSpent, ModelError, ModelOverflow, StoreError
-from bubbot.model import NANO, ModelReply, Price, Usage
+from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
+from bubbot.model import NANO, ModelPrice, ModelReply, Usage
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
@@ -28,16 +28,16 @@ from bubbot.views.budget import (
     SETTLED,
     UNPRICED,
     WARNED,
-    Books,
-    BooksView,
+    BudgetCheckpointView,
+    BudgetState,
+    BudgetStateView,
+    BudgetSubject,
+    BudgetWarning,
     CallError,
     FailingModel,
-    Hold,
-    Key,
-    MarkView,
-    Payer,
-    Spent,
-    Warned,
+    Reservation,
+    SpentTotal,
+    TotalKey,
     renewal,
     whose_budget,
 )
@@ -54,7 +54,7 @@ COST, TOKENS = "cost", "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class SpendingLimit:
     """What may be spent in a day and a month, in US dollars and in tokens; None: as much as there is."""
 
     day: float | None = None
@@ -63,33 +63,33 @@ class Limit:
     tokens_month: int | None = None
 
     def of(self, period: str, measure: str) -> float | None:
-        """The limit of a day or month (as in `Key`), in dollars or tokens."""
+        """The limit of a day or month (as in `TotalKey`), in dollars or tokens."""
         is_day = len(period) == 10
         if measure == COST:
             return self.day if is_day else self.month
         return self.tokens_day if is_day else self.tokens_month
 
 
-_NONE = Limit()
+_NONE = SpendingLimit()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BudgetLimits:
     """What was agreed: limits by scope and name (`each` for those without one of their own), and of everything at
     `("bot", "")`. `decided` is the price of a model that the deployment set, `listed` the one of a list, None where nobody
     knows; `answer` the tokens an answer is reckoned at; `warn_at` the share at which the owner is told; `loud` the channels where
     everybody is told every time; `answering` the models that may answer a call, that which is asked first and its
     fallbacks."""
 
-    limits: Mapping[tuple[str, str], Limit] = field(default_factory=dict)
-    decided: Callable[[str], Price | None] = lambda _: None
-    listed: Callable[[str], Price | None] = lambda _: None
+    limits: Mapping[tuple[str, str], SpendingLimit] = field(default_factory=dict)
+    decided: Callable[[str], ModelPrice | None] = lambda _: None
+    listed: Callable[[str], ModelPrice | None] = lambda _: None
     answer: Callable[[str], int] = lambda _: 4096
     warn_at: float = 0.8
     loud: frozenset[str] = frozenset()
     answering: Callable[[str], tuple[str, ...]] = lambda model: (model,)
 
-    def price(self, model: str) -> Price | None:
+    def price(self, model: str) -> ModelPrice | None:
         """What a model costs as far as that is known before the call."""
         return self.decided(model) or self.listed(model)
 
@@ -98,14 +98,14 @@ class Plan:
         prices = [price for one in self.answering(model) if (price := self.price(one)) is not None]
         return max((price.nano(usage) for price in prices), default=None)
 
-    def limit(self, scope: str, name: str) -> Limit | None:
+    def limit(self, scope: str, name: str) -> SpendingLimit | None:
         """The limit that holds for one; None where there is none."""
         found = self.limits.get((scope, name))
         found = found if found is not None or scope == BOT else self.limits.get((scope, EACH))
         return None if found is None or found == _NONE else found
 
 
-class TellOwner(Protocol):
+class NotifyOwner(Protocol):
     """Tells the owner something, together with the fact that it was told."""
 
     async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
@@ -119,11 +119,11 @@ async def nobody(key: str, text: str, fact: TapeEntry) -> bool:  # noqa: ARG001 
 
 
 @dataclass
-class Call:
+class MeteredCall:
     """One model call. Whoever makes it says what came of it, as far as that is known. `asked`: when it began, where
     nothing limits it and so no reservation says it. `error`: why nobody was answered, though the model was asked."""
 
-    hold: Hold
+    hold: Reservation
     asked: str = ""
     heard: int = 0
     reply: ModelReply | None = None
@@ -152,16 +152,16 @@ class Budget:
     def __init__(
         self,
         tape: TapeService,
-        plan: Plan | None = None,
+        plan: BudgetLimits | None = None,
         *,
         now: Clock,
         new_id: NewId,
         zone: tzinfo,
         texts: Texts = Texts(),  # noqa: B008 - frozen
-        tell: TellOwner = nobody,
+        tell: NotifyOwner = nobody,
     ) -> None:
-        self.plan = plan or Plan()
-        self.settled: Callable[[Hold, str], None] = lambda _hold, _status: None
+        self.plan = plan or BudgetLimits()
+        self.settled: Callable[[Reservation, str], None] = lambda _hold, _status: None
         """Told of each call that is over: what it took, and how it ended."""
         self._tape = tape
         self._now = now
@@ -169,7 +169,7 @@ class Budget:
         self._zone = zone
         self._texts = texts
         self._tell = tell
-        self._books = Books()
+        self._books = BudgetState()
         self._facts = 0
         self._marking = False
         self._day = ""
@@ -177,11 +177,11 @@ class Budget:
         self._writing: set[asyncio.Task[None]] = set()
         self._refused: dict[tuple[str, str], datetime] = {}
 
-    def spent(self, scope: str, name: str, period: str) -> Spent:
+    def spent(self, scope: str, name: str, period: str) -> SpentTotal:
         """What was settled for one in a day or month that is not over."""
-        return self._books.spent.get(Key(scope, name, period), NOTHING)
+        return self._books.spent.get(TotalKey(scope, name, period), NOTHING)
 
-    def totals(self) -> Mapping[Key, Spent]:
+    def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """What was settled in the days and months that are not over."""
         return self._books.spent
 
@@ -189,7 +189,7 @@ class Budget:
         """Return the models whose newest calls failed, by name."""
         return self._books.failing
 
-    def held(self) -> tuple[Hold, ...]:
+    def held(self) -> tuple[Reservation, ...]:
         """The reservations of calls that are under way."""
         return tuple(self._books.open.values())
 
@@ -200,10 +200,10 @@ class Budget:
     async def load(self) -> int:
         """Reads the books. What an earlier process had reserved and not settled counts as spent in full, for nobody
         knows better; says how many calls that were."""
-        mark = await self._tape.read(MarkView())
-        self._books, newest = await self._tape.read(BooksView(mark))
+        mark = await self._tape.read(BudgetCheckpointView())
+        self._books, newest = await self._tape.read(BudgetStateView(mark))
         self._facts = newest - (mark["after"] if mark else 0)
-        left = [Call(hold, heard=hold.output, status="unknown") for hold in self.held()]
+        left = [MeteredCall(hold, heard=hold.output, status="unknown") for hold in self.held()]
         for call in left:
             await self._append(self._took(call)[1])  # the owner is told with the next call: no channel runs yet
         if left:
@@ -211,11 +211,11 @@ class Budget:
         return len(left)
 
     @asynccontextmanager
-    async def call(self, payer: Payer, model: str, input_tokens: int) -> AsyncIterator[Call]:
+    async def call(self, payer: BudgetSubject, model: str, input_tokens: int) -> AsyncIterator[MeteredCall]:
         """Reserves a call (where anything limits it, durable before the block begins) and settles it when the block ends,
         however it ends. What it took is written later (see `written`), but not after what the caller writes next.
 
-        Raises `BudgetSpent` where a budget is used up. Where only calls under way stand in between, it waits for them.
+        Raises `BudgetExceeded` where a budget is used up. Where only calls under way stand in between, it waits for them.
         """
         made = await self._reserved(payer, model, input_tokens)
         try:
@@ -247,9 +247,9 @@ class Budget:
     def used_up(self, scope: str, name: str) -> bool:
         """Whether a budget leaves no room for a call now."""
         day = self.today()
-        return any(self._measured(Key(scope, name, period), NOTHING) is not None for period in (day, day[:7]))
+        return any(self._measured(TotalKey(scope, name, period), NOTHING) is not None for period in (day, day[:7]))
 
-    async def _reserved(self, payer: Payer, model: str, input_tokens: int) -> Call:
+    async def _reserved(self, payer: BudgetSubject, model: str, input_tokens: int) -> MeteredCall:
         while True:
             self._settled.clear()
             hold = self._hold(payer, model, input_tokens)
@@ -259,7 +259,7 @@ class Budget:
             await self._settled.wait()  # those under way have time limits of their own
         self._books.open[hold.call] = hold
         if not limited:
-            return Call(hold, timestamp(self._now()))
+            return MeteredCall(hold, timestamp(self._now()))
         writing = asyncio.ensure_future(self._append(event(RESERVED, hold.as_json(), key=f"reserved:{hold.call}")))
         try:
             stored = await asyncio.shield(writing)
@@ -267,31 +267,31 @@ class Budget:
             await asyncio.wait([writing])
             if not writing.cancelled() and writing.exception() is None:
                 # It is on the tape, and the call will not be made.
-                self._settle(Call(replace(hold, entry=writing.result().id)))
+                self._settle(MeteredCall(replace(hold, entry=writing.result().id)))
             else:
                 self._release(hold)
             raise
         self._books.open[hold.call] = hold = replace(hold, entry=stored.id)
-        return Call(hold)
+        return MeteredCall(hold)
 
-    def _hold(self, payer: Payer, model: str, input_tokens: int) -> Hold:
+    def _hold(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
         output = max(map(self.plan.answer, self.plan.answering(model)))
         nano = self.plan.most(model, Usage(input_tokens, output))
-        return Hold(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
+        return Reservation(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
 
-    def _limited(self, hold: Hold) -> list[Key]:
+    def _limited(self, hold: Reservation) -> list[TotalKey]:
         """The totals of a call that have a limit."""
         scopes = [one for one in hold.scopes() if self.plan.limit(*one) is not None]
-        return [Key(*one, period) for one in scopes for period in (hold.day, hold.day[:7])]
+        return [TotalKey(*one, period) for one in scopes for period in (hold.day, hold.day[:7])]
 
-    def _must_wait(self, hold: Hold, keys: Sequence[Key]) -> bool:
-        """Whether calls under way hold all that is left of these. Raises `BudgetSpent` where one is spent."""
+    def _must_wait(self, hold: Reservation, keys: Sequence[TotalKey]) -> bool:
+        """Whether calls under way hold all that is left of these. Raises `BudgetExceeded` where one is spent."""
         spent = [key for key in keys if self._measured(key, NOTHING) is not None]
         if spent:  # who is told of a day is not to find the month used up on the next one
             raise self._refusal(max(spent, key=lambda key: renewal(key.period)), hold.payer)
         return any(self._measured(key, self._books.held(key)) is not None for key in keys)
 
-    def _measured(self, key: Key, held: Spent) -> str | None:
+    def _measured(self, key: TotalKey, held: SpentTotal) -> str | None:
         """By which measure a total has reached its limit, with what is held of it."""
         limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, NOTHING)
         if limit is None:
@@ -302,7 +302,7 @@ class Budget:
                 return measure
         return None
 
-    def _refusal(self, key: Key, payer: Payer) -> BudgetSpent:
+    def _refusal(self, key: TotalKey, payer: BudgetSubject) -> BudgetExceeded:
         now, person = self._now(), (payer.session, payer.user)
         before = self._refused.get(person)
         told = before is not None and now - before < TOLD_AGAIN and payer.channel not in self.plan.loud
@@ -312,9 +312,9 @@ class Budget:
         log.info(
             "a budget is used up: %s %s", key.scope, key.name, extra={"action": "budget.spent", "period": key.period}
         )
-        return BudgetSpent(scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=told)
+        return BudgetExceeded(scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=told)
 
-    def _settle(self, made: Call) -> None:
+    def _settle(self, made: MeteredCall) -> None:
         """Counts at once what the call took, and has the fact of it written."""
         took, fact = self._took(made)
         made.cost_nanousd = took.nano
@@ -325,7 +325,7 @@ class Budget:
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
 
-    def _took(self, made: Call) -> tuple[Hold, TapeEntry]:
+    def _took(self, made: MeteredCall) -> tuple[Reservation, TapeEntry]:
         """What the call took, and the fact of it."""
         usage, estimated = made.usage()
         hold, nano = made.hold, self._cost(made, usage)
@@ -340,7 +340,7 @@ class Budget:
         data |= {"estimated": True} if estimated else {}
         return took, event(SETTLED, data, key=f"settled:{hold.call}")
 
-    async def _write(self, took: Hold, fact: TapeEntry) -> None:
+    async def _write(self, took: Reservation, fact: TapeEntry) -> None:
         """Writes what a call took; tells the owner where it brings a budget near its end."""
         try:
             await self._tape.append_along([fact])
@@ -350,7 +350,7 @@ class Budget:
         except BubbotError as error:  # it is counted until the process ends; the turn itself says what is wrong
             log.info("what a model call took is not written: %s", error, extra={"action": "budget.unwritten"})
 
-    def _cost(self, made: Call, usage: Usage) -> int | None:
+    def _cost(self, made: MeteredCall, usage: Usage) -> int | None:
         """What the call cost: by the price that was set, else as the model says, who knows of tiers and parts that no
         list has, else by the list. Nothing costs nothing."""
         if usage == Usage():
@@ -364,7 +364,7 @@ class Budget:
         price = decided or self.plan.listed(model)
         return price.nano(usage) if price else None
 
-    def _release(self, hold: Hold) -> None:
+    def _release(self, hold: Reservation) -> None:
         self._books.open.pop(hold.call, None)
         self._settled.set()
 
@@ -375,12 +375,12 @@ class Budget:
             self._books.take([stored])
         return stored
 
-    async def _tell_owner(self, hold: Hold) -> None:
+    async def _tell_owner(self, hold: Reservation) -> None:
         """At most once for each budget and period, and for each model without a price that a budget should count."""
         limited = self._limited(hold)
         for key in limited:
             for measure, share in self._shares(key):
-                if Warned(key, measure) not in self._books.warned:
+                if BudgetWarning(key, measure) not in self._books.warned:
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     await self._warn(event(WARNED, data, key=f"warned:{self._new_id()}"), self._near(key, share))
         limits = [self.plan.limit(key.scope, key.name) for key in limited]
@@ -389,7 +389,7 @@ class Budget:
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
             await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
 
-    def _shares(self, key: Key) -> list[tuple[str, int]]:
+    def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """By which measures a total is near its limit, with the share in percent."""
         limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, NOTHING)
         used = {COST: spent.nano / NANO, TOKENS: float(spent.tokens)}
@@ -397,7 +397,7 @@ class Budget:
         shares = {measure: used[measure] / least for measure, least in most.items() if least}
         return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.plan.warn_at]
 
-    def _near(self, key: Key, share: int) -> str:
+    def _near(self, key: TotalKey, share: int) -> str:
         whose = whose_budget(self._texts, key.scope, key.name)
         return self._texts.say("budget_near", whose=whose, period=key.period, percent=share)
 
@@ -418,7 +418,7 @@ class Budget:
             return
         self._marking = True
         try:
-            books, newest = await self._tape.read(BooksView(await self._tape.read(MarkView())))
+            books, newest = await self._tape.read(BudgetStateView(await self._tape.read(BudgetCheckpointView())))
             state: dict[str, Any] = {"after": newest, **books.since(today).state()}
             await self._tape.append([anchor(MARK, state, window=False)])
             self._facts = 0

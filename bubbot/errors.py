@@ -216,7 +216,7 @@ class ModelRepeatsCall(ModelError):
         self.name = name
 
 
-class ModelAnsweredNothing(ModelError):
+class ModelEmptyAnswer(ModelError):
     """The answer has no text and calls no tool."""
 
     kind = "empty_answer"
@@ -225,7 +225,7 @@ class ModelAnsweredNothing(ModelError):
         super().__init__("The model returned an empty answer.")
 
 
-class ModelNotAsked(ModelError):
+class ModelCallDenied(ModelError):
     """A budget or a rate of this deployment forbids the call. `scope`: whose it is (`bot`, `channel`, `chat`, `user`,
     `job`, `model`), `name` which one; `renews`: when it will be allowed again; `told`: its person knows already."""
 
@@ -243,7 +243,7 @@ class ModelNotAsked(ModelError):
         self.told = told
 
 
-class BudgetSpent(ModelNotAsked):
+class BudgetExceeded(ModelCallDenied):
     """A budget is used up until `renews`. `period`: `day` or `month`."""
 
     kind = "budget_spent"
@@ -256,7 +256,7 @@ class BudgetSpent(ModelNotAsked):
         self.period = period
 
 
-class TooManyMessages(ModelNotAsked):
+class RateLimitExceeded(ModelCallDenied):
     """More messages than the rate of a person or a chat, which allows `count` in a `span`: `minute` or `hour`."""
 
     kind = "too_many_messages"
@@ -346,7 +346,7 @@ class ScheduleRefused(BubbotError):
         self.values = values
 
 
-class OverTime(BubbotError):
+class TurnTimeout(BubbotError):
     """A scheduled turn used up the `seconds` its job may take."""
 
     kind = "over_time"

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
-from bubbot.channel import Deletion, Edit, Inbound, Known, Moved, Reaction, Unparsed
+from bubbot.channel import BackfillCursor, ChatMigration, Deletion, Edit, Inbound, Reaction, UnparsedUpdate
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.service import NewId, TapeService
-from bubbot.turn import Accepted, Changed
-from bubbot.views.bookkeeping import MarkView, mark_anchor
+from bubbot.turn import AcceptedInbound, TapeChange
+from bubbot.views.bookkeeping import CheckpointView, mark_anchor
 from bubbot.views.inbox import (
     BEGAN,
     CHANGED,
@@ -25,12 +25,12 @@ from bubbot.views.inbox import (
     RECEIVED,
     REFUSED,
     UNPARSED,
-    ChangesView,
-    DirectView,
+    BackfillCursorView,
+    ChatMigrationsView,
+    DirectChatView,
     InboxView,
-    MovesView,
-    NewestView,
-    RecentView,
+    OpenChangesView,
+    RecentMessagesView,
     change_data,
     change_from,
     inbound_data,
@@ -63,7 +63,7 @@ class Inbox:
 
     async def accept(
         self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
-    ) -> Accepted | None:
+    ) -> AcceptedInbound | None:
         """Makes an inbound durable. None: it was accepted before, and the first one stays.
 
         The key is the external id: whatever the platform delivers under it again is the same message. `also` are
@@ -75,7 +75,7 @@ class Inbox:
         if stored is None:
             return None
         self.accepted()
-        return Accepted(stored.id, inbound_from(stored.payload["data"]))
+        return AcceptedInbound(stored.id, inbound_from(stored.payload["data"]))
 
     async def _first(
         self, entry: TapeEntry, nonce: str, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
@@ -88,7 +88,7 @@ class Inbox:
             self._unmarked += 1
         return stored
 
-    async def set_aside(self, unparsed: Unparsed) -> None:
+    async def set_aside(self, unparsed: UnparsedUpdate) -> None:
         """Keeps what could not be read, bytes and reason, as a fact."""
         data = {
             "session": f"{unparsed.channel}:{unparsed.chat}",
@@ -102,51 +102,51 @@ class Inbox:
         """Appends a fact of this file's making."""
         await self._tape.append([fact])
 
-    async def note(self, change: Edit | Deletion | Reaction | Inbound) -> Changed | None:
+    async def note(self, change: Edit | Deletion | Reaction | Inbound) -> TapeChange | None:
         """Makes durable what changes a session's tape without a turn: a change of an earlier message, or a message
         that is only heard. None: it was noted before."""
         nonce = self._new_id()
         stored = await self._first(event(CHANGED, change_data(change), key=change.external_id, accept=nonce), nonce)
-        return Changed(stored.id, change_from(stored.payload["data"])) if stored else None
+        return TapeChange(stored.id, change_from(stored.payload["data"])) if stored else None
 
     async def refuse(self, external_id: str) -> None:
         """The fact that something came and was not taken: its id alone, nothing of what it said."""
         await self._tape.append([event(REFUSED, {}, key=external_id)], keep_first=True)
 
-    async def moved(self, moved: Moved) -> None:
+    async def moved(self, moved: ChatMigration) -> None:
         """The fact that a chat goes on under another id."""
         data = {"chat": moved.chat, "to": moved.to, "time": moved.time}
         await self._tape.append([event(MOVED, data, key=moved.external_id)], keep_first=True)
 
     async def moves(self) -> dict[str, str]:
         """From the id of each chat that moved to the one it has now."""
-        return await self._tape.read(MovesView())
+        return await self._tape.read(ChatMigrationsView())
 
     async def begin(self, time: str) -> None:
         """The fact that the channel runs from now on, once; what was sent before is not for it."""
         await self._tape.append([event(BEGAN, {"time": time}, key=BEGAN)], keep_first=True)
 
-    async def newest(self) -> Known:
+    async def newest(self) -> BackfillCursor:
         """The newest message of each chat, and when the newest of all was sent; without the people."""
-        return await self._tape.read(NewestView())
+        return await self._tape.read(BackfillCursorView())
 
     async def recent(self, since: datetime) -> tuple[Inbound, ...]:
         """The newest messages that were accepted since then, oldest first."""
-        return await self._tape.read(RecentView(since))
+        return await self._tape.read(RecentMessagesView(since))
 
     async def direct(self, people: frozenset[str]) -> Inbound | None:
         """The newest message that one of these people wrote in a direct chat."""
-        return await self._tape.read(DirectView(people))
+        return await self._tape.read(DirectChatView(people))
 
-    async def open(self) -> tuple[Accepted, ...]:
+    async def open(self) -> tuple[AcceptedInbound, ...]:
         """The inbounds that no turn has finished, oldest first, with the turns begun for them."""
-        mark = await self._tape.read(MarkView(MARK))
+        mark = await self._tape.read(CheckpointView(MARK))
         return await self._tape.read(InboxView(mark))
 
-    async def changes(self) -> tuple[Changed, ...]:
+    async def changes(self) -> tuple[TapeChange, ...]:
         """The changes that are not on their session tapes yet, oldest first."""
-        mark = await self._tape.read(MarkView(MARK))
-        return await self._tape.read(ChangesView(mark))
+        mark = await self._tape.read(CheckpointView(MARK))
+        return await self._tape.read(OpenChangesView(mark))
 
     async def mark(self) -> None:
         """Writes a bookkeeping anchor when enough was accepted since the last one, so that recovery reads little.
@@ -154,7 +154,7 @@ class Inbox:
         The first call counts what earlier processes accepted: some live for one message only.
         """
         if self._unmarked is None:
-            last, head = await self._tape.read(MarkView(MARK)), await self._tape.head()
+            last, head = await self._tape.read(CheckpointView(MARK)), await self._tape.head()
             self._unmarked = last.passed(head)
         if self._unmarked < MARK_EVERY:
             return
@@ -165,7 +165,7 @@ class Inbox:
         await self._tape.append([mark_anchor(MARK, head, still)])
 
 
-def _open_item(accepted: Accepted) -> JsonObject:
+def _open_item(accepted: AcceptedInbound) -> JsonObject:
     """Build what a bookkeeping anchor keeps of an open inbound."""
     item: JsonObject = {"id": accepted.id, "attempts": accepted.attempts}
     return {**item, "turn": accepted.interrupted_turn} if accepted.interrupted_turn else item

@@ -45,7 +45,7 @@ _turn: ContextVar[str | None] = ContextVar("turn", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class LoggedWarning:
     """A warning or an error that was logged: when (ISO 8601 in UTC), and what it said, on one line without secrets."""
 
     time: str
@@ -55,12 +55,12 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Remarks:
+class LogSummary:
     """How many warnings and errors were logged since `setup`, and the newest of them, oldest first."""
 
     warnings: int = 0
     errors: int = 0
-    newest: tuple[Remembered, ...] = ()
+    newest: tuple[LoggedWarning, ...] = ()
 
 
 @contextmanager
@@ -83,9 +83,9 @@ def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = 
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(old)
-    root.addHandler(_Handler(stream, threshold, Redactor(secrets), form))
+    root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form))
     root.setLevel(max(threshold, logging.WARNING))
     for name in _OURS:
         logging.getLogger(name).setLevel(threshold)
@@ -111,10 +111,10 @@ def redact(text: str) -> str:
     return handler.redactor(text) if handler else text
 
 
-def remarks() -> Remarks:
+def remarks() -> LogSummary:
     """What had to be warned of since `setup`; nothing before."""
     handler = _installed()
-    return handler.remarks() if handler else Remarks()
+    return handler.remarks() if handler else LogSummary()
 
 
 class Redactor:
@@ -133,17 +133,17 @@ class Redactor:
         return self._pattern.sub(REDACTED, text) if self._pattern else text
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _StderrHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO | None, threshold: int, redactor: Redactor, form: Form) -> None:
         super().__init__(stream or sys.stderr)
         self.redactor = redactor
         self._threshold = threshold
         self._follows = stream is None
-        self._newest: deque[Remembered] = deque(maxlen=REMEMBERED)
+        self._newest: deque[LoggedWarning] = deque(maxlen=REMEMBERED)
         self._warnings = self._errors = 0
         if form == "auto":
             form = "text" if self.stream.isatty() else "keyvalue"
-        self._form = {"text": _Plain, "keyvalue": _KeyValue, "json": _Json}[form]
+        self._form = {"text": _PlainFormatter, "keyvalue": _KeyValueFormatter, "json": _JsonFormatter}[form]
         self.setFormatter(self._form(redactor))
 
     def renew(self, threshold: int, redactor: Redactor) -> None:
@@ -159,10 +159,10 @@ class _Handler(logging.StreamHandler[TextIO]):
             self._remember(record)
         super().emit(record)
 
-    def remarks(self) -> Remarks:
+    def remarks(self) -> LogSummary:
         """What was warned of so far."""
         with self.lock or nullcontext():  # other threads log, too
-            return Remarks(self._warnings, self._errors, tuple(self._newest))
+            return LogSummary(self._warnings, self._errors, tuple(self._newest))
 
     def _remember(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR:
@@ -176,7 +176,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             return
         shown = told if len(told) <= REMEMBERED_LENGTH else f"{told[: REMEMBERED_LENGTH - 1]}…"
         action = self.redactor(_action(record))
-        self._newest.append(Remembered(_instant(record), record.levelname.lower(), action, shown))
+        self._newest.append(LoggedWarning(_instant(record), record.levelname.lower(), action, shown))
 
     def filter(self, record: logging.LogRecord) -> bool:
         # Here and not only on loggers: some libraries set the level of their own.
@@ -191,7 +191,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             self.stream.write(f"level=error action=log.failed source={record.filename}:{record.lineno}\n")
 
 
-class _Form(logging.Formatter):
+class _LogFormatter(logging.Formatter):
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
         self._redact = redactor
@@ -211,7 +211,7 @@ class _Form(logging.Formatter):
         return "\n".join(filter(None, (trace, record.stack_info)))
 
 
-class _KeyValue(_Form):
+class _KeyValueFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         pairs = [
             ("time", _instant(record)),
@@ -226,7 +226,7 @@ class _KeyValue(_Form):
         return self._redact(" ".join(f"{key}={_value(self._redact(text))}" for key, text in pairs))
 
 
-class _Plain(_Form):
+class _PlainFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         pairs = " ".join(f"{key}={_value(self._redact(text))}" for key, text in self._pairs(record))
@@ -235,7 +235,7 @@ class _Plain(_Form):
         return printable(self._redact(text), keep="\n")
 
 
-class _Json(_Form):
+class _JsonFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         head = {"time": _instant(record), "level": record.levelname.lower(), "action": self._redact(_action(record))}
         found: dict[str, Any] = {**head, "message": self._redact(record.getMessage())}
@@ -279,8 +279,8 @@ def _action(record: logging.LogRecord) -> str:
     return str(getattr(record, "action", record.name))
 
 
-def _installed() -> _Handler | None:
-    return next((handler for handler in logging.getLogger().handlers if isinstance(handler, _Handler)), None)
+def _installed() -> _StderrHandler | None:
+    return next((handler for handler in logging.getLogger().handlers if isinstance(handler, _StderrHandler)), None)
 
 
 def _value(text: str) -> str:

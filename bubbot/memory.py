@@ -19,8 +19,8 @@ from bubbot.views.memory import (
     MemorySnapshot,
     MemoryVersion,
     MemoryVersionsView,
+    MemoryVersionView,
     MemoryView,
-    VersionView,
     iso_day,
     memory_block,
     memory_markdown,
@@ -160,10 +160,10 @@ class MemoryZone:
         place = next((place for place, one in enumerate(versions) if one.version == version), None)
         if place is not None:
             span = ([*seals, 0][place + 1] + 1, seals[place])
-            found = await self._tape.read(VersionView(version, span))
+            found = await self._tape.read(MemoryVersionView(version, span))
             if found is not None:
                 return found
-        return await self._tape.read(VersionView(version))
+        return await self._tape.read(MemoryVersionView(version))
 
     async def _update(self, current: MemorySnapshot, changed: MemorySnapshot) -> None:
         if not changed.same_content(current):

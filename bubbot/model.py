@@ -132,7 +132,7 @@ NANO = 10**9
 
 
 class PriceTier(NamedTuple):
-    """What tokens cost, as in `Price`, in a call that reads more than `above` tokens."""
+    """What tokens cost, as in `ModelPrice`, in a call that reads more than `above` tokens."""
 
     above: int
     input: float
@@ -141,7 +141,7 @@ class PriceTier(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ModelPrice:
     """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
     known. `tiers`: other prices of calls that read much, the lowest first."""
 
@@ -152,7 +152,7 @@ class Price:
 
     def nano(self, usage: Usage) -> int:
         """What these tokens cost, in billionths of a dollar."""
-        at: Price | PriceTier = self
+        at: ModelPrice | PriceTier = self
         for tier in self.tiers:
             if usage.input_tokens > tier.above:
                 at = tier
@@ -163,7 +163,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class TokenCount:
     """Tokens of a request that was not sent yet. `by` names the tokenizer that counted them.
 
     `approximate`: a part of it has a form that only the provider knows, such as the tool schemas.
@@ -204,7 +204,7 @@ class ModelReply:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedCall:
+class FailedAttempt:
     """One call to a provider that failed, for a model that asks again or asks another one.
 
     Attributes:
@@ -224,7 +224,7 @@ class FailedCall:
     next_model: str = ""
 
 
-ModelEvent: TypeAlias = TextDelta | FailedCall | ModelReply
+ModelEvent: TypeAlias = TextDelta | FailedAttempt | ModelReply
 
 
 class Model(Protocol):
@@ -242,7 +242,7 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Yields text deltas, then exactly one `ModelReply`, then ends. One that asks again, or asks another model,
-        yields a `FailedCall` for each call that failed; the runner records them.
+        yields a `FailedAttempt` for each call that failed; the runner records them.
 
         Raises a `ModelError` where the provider failed; a stream that ends without a reply is the same as
         `ModelUnavailable`. Closing the iterator early cancels the call. Never writes to a tape.
@@ -255,10 +255,10 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class Counts(Protocol):
+class CountsTokens(Protocol):
     """A `Model` that can count with its own tokenizer, without a network."""
 
-    async def count(self, request: ModelRequest) -> Count | None:
+    async def count(self, request: ModelRequest) -> TokenCount | None:
         """The tokens of the request; None where the model's own tokenizer is not at hand.
 
         Asked only where a call follows, so it may wait for what the call needs too. Never stops the event loop.
@@ -275,7 +275,7 @@ class Transcript:
 
 
 @runtime_checkable
-class Transcribes(Protocol):
+class TranscribesAudio(Protocol):
     """A `Model` that writes down what somebody says in a recording."""
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:

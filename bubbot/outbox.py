@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bubbot.channel import Part, Receipt
+from bubbot.channel import MessagePart, Receipt
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
-from bubbot.views.bookkeeping import MarkView, mark_anchor
+from bubbot.views.bookkeeping import CheckpointView, mark_anchor
 from bubbot.views.outbox import (
     ENDED,
     INTENT,
@@ -20,13 +20,13 @@ from bubbot.views.outbox import (
     PREVIEW_BEGIN,
     PREVIEW_END,
     RECEIPT,
-    Intent,
     LiveMessage,
-    LiveView,
-    OtherLiveView,
+    LiveMessageView,
+    OtherLiveMessageView,
+    OutboxMessage,
     OutboxView,
-    SentView,
-    UnansweredLiveView,
+    ReceiptView,
+    UnansweredLiveMessagesView,
     intent_data,
     intent_from,
     part_data,
@@ -56,7 +56,7 @@ class Outbox:
         """The name of the outbox tape."""
         return self._tape.name
 
-    async def receipt(self, intent: Intent, place: int, receipt: Receipt, *, how: str = "") -> None:
+    async def receipt(self, intent: OutboxMessage, place: int, receipt: Receipt, *, how: str = "") -> None:
         """The fact that a part arrived. `how`: `resumed`, it was sent again and may repeat; `found`, it was there;
         `missing`, it was looked for in vain and sent again."""
         data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
@@ -65,22 +65,22 @@ class Outbox:
         await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], keep_first=True)
         await self._count()
 
-    async def end(self, intent: Intent, reason: str) -> None:
+    async def end(self, intent: OutboxMessage, reason: str) -> None:
         """The fact that an intent is given up, and why."""
         await self._tape.append([ended(intent.id, reason)], keep_first=True)
 
     async def say(
-        self, session: str, key: str, parts: tuple[Part, ...], also: Mapping[str, Sequence[TapeEntry]]
-    ) -> Intent:
+        self, session: str, key: str, parts: tuple[MessagePart, ...], also: Mapping[str, Sequence[TapeEntry]]
+    ) -> OutboxMessage:
         """An intent that no turn merges, with entries of other tapes in the same transaction. `key` names its cause."""
         entry = intent(session, key, parts)
         return intent_from((await self._tape.append([entry], keep_first=True, also=also))[0])
 
     async def knows(self, message: str) -> bool:
         """Whether one of the newest receipts is for the message with this id of the platform."""
-        return await self._tape.read(SentView(message))
+        return await self._tape.read(ReceiptView(message))
 
-    async def begin_live(self, inbound: int, session: str, part: Part) -> LiveMessage:
+    async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
         """Record that `part` is about to be sent, to show the answer to an inbound while it is written.
 
         What was recorded first stays: a message is begun once for an inbound, also by a later process.
@@ -100,19 +100,19 @@ class Outbox:
 
     async def live_message(self, inbound: int) -> LiveMessage | None:
         """Return the message that shows the answer to an inbound; None if none was begun."""
-        return await self._tape.read(LiveView(inbound)) if inbound else None
+        return await self._tape.read(LiveMessageView(inbound)) if inbound else None
 
     async def unanswered_live(self) -> tuple[LiveMessage, ...]:
         """Return the newest such messages to which no answer was intended yet, oldest first."""
-        return await self._tape.read(UnansweredLiveView())
+        return await self._tape.read(UnansweredLiveMessagesView())
 
     async def belongs_elsewhere(self, message: str, inbound: int) -> bool:
         """Return true if the message with this id is a delivered part, or shows the answer to another inbound."""
-        return await self.knows(message) or await self._tape.read(OtherLiveView(message, inbound))
+        return await self.knows(message) or await self._tape.read(OtherLiveMessageView(message, inbound))
 
-    async def open(self) -> tuple[Intent, ...]:
+    async def open(self) -> tuple[OutboxMessage, ...]:
         """The intents with parts that have no receipt, oldest first."""
-        mark = await self._tape.read(MarkView(MARK))
+        mark = await self._tape.read(CheckpointView(MARK))
         return await self._tape.read(OutboxView(mark))
 
     async def sessions_of(self, digest: str) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ class Outbox:
 
     async def _count(self) -> None:
         if self._unmarked is None:  # earlier processes may have lived for one message only
-            last, head = await self._tape.read(MarkView(MARK)), await self._tape.head()
+            last, head = await self._tape.read(CheckpointView(MARK)), await self._tape.head()
             self._unmarked = last.passed(head)
         else:
             self._unmarked += 1
@@ -147,6 +147,6 @@ def live_end(inbound: int) -> TapeEntry:
     return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
 
 
-def intent(session: str, turn: str, parts: tuple[Part, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:
+def intent(session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:
     """The intent to say something, as the entry that is merged with its turn. `inbound`: the first one it answers."""
     return event(INTENT, intent_data(session, turn, parts, inbound), key=f"{turn}:{place}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bubbot.tape import erasure
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
-from bubbot.views.quarantine import RELEASED, RESTORED, QuarantineView, Restored
+from bubbot.views.quarantine import RELEASED, RESTORED, QuarantineView, RestoreFact
 
 HOME_TAPE = erasure.HOME_TAPE
 """The system's tape that says what became of the home itself."""
@@ -26,7 +26,7 @@ class Quarantine:
             [event(RESTORED, {"backup": backup, "created": created, "head": head, "bubbot": bubbot})]
         )
 
-    async def standing(self) -> Restored | None:
+    async def standing(self) -> RestoreFact | None:
         """The restore that was not released yet; None where there is none."""
         return await self._tape.read(QuarantineView())
 

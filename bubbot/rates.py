@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
-from bubbot.errors import TooManyMessages
+from bubbot.errors import RateLimitExceeded
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import moment
-from bubbot.views.budget import CHAT, USER, LateTurnsView, Payer
+from bubbot.views.budget import CHAT, USER, BudgetSubject, LateTurnsView
 
 EACH = "each"
 """The name of a rate for everybody who has none of their own."""
@@ -20,7 +20,7 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class MessageRate:
     """Messages in any minute and in any hour; None: as many as come."""
 
     minute: int | None = None
@@ -28,15 +28,15 @@ class Rate:
 
 
 @dataclass
-class Rates:
+class RateLimiter:
     """Gives each message the moment at which it may ask a model. Rates are by scope (`chat`, `user`) and name."""
 
-    rates: Mapping[tuple[str, str], Rate]
+    rates: Mapping[tuple[str, str], MessageRate]
     now: Clock
     zone: tzinfo
     loud: frozenset[str] = frozenset()
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
-    _told: dict[Payer, datetime] = field(default_factory=dict)
+    _told: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
     async def load(self, tape: TapeHandle) -> None:
         """Counts what earlier processes did within the last hour, by the newest reservations on the budget tape."""
@@ -48,8 +48,8 @@ class Rates:
             if at is not None and now - HOUR < at <= now + PATIENCE:
                 self._book(payer, at)
 
-    def book(self, payer: Payer) -> float:
-        """Takes the next place for a message; the seconds until then, mostly 0. Raises `TooManyMessages` where that is
+    def book(self, payer: BudgetSubject) -> float:
+        """Takes the next place for a message; the seconds until then, mostly 0. Raises `RateLimitExceeded` where that is
         too far away to wait for, and takes none."""
         now = self.now()
         start = now
@@ -65,7 +65,7 @@ class Rates:
         self._book(payer, start)
         return (start - now).total_seconds()
 
-    def _rates(self, payer: Payer) -> list[tuple[tuple[str, str], Rate]]:
+    def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
         keys = [(scope, name) for scope, name in ((USER, payer.user), (CHAT, payer.chat)) if name]
         found = [(key, self.rates.get(key) or self.rates.get((key[0], EACH))) for key in keys]
         return [(key, rate) for key, rate in found if rate is not None]
@@ -79,19 +79,21 @@ class Rates:
             starts.popleft()
         return starts
 
-    def _book(self, payer: Payer, at: datetime) -> None:
+    def _book(self, payer: BudgetSubject, at: datetime) -> None:
         for key, _ in self._rates(payer):
             self._starts.setdefault(key, deque()).append(at)
         if len(self._starts) > 1000:  # people who have not written for an hour
             self._starts = {key: starts for key, starts in self._starts.items() if starts[-1] > at - HOUR}
 
-    def _refusal(self, payer: Payer, key: tuple[str, str], most: tuple[int, str], free: datetime) -> TooManyMessages:
+    def _refusal(
+        self, payer: BudgetSubject, key: tuple[str, str], most: tuple[int, str], free: datetime
+    ) -> RateLimitExceeded:
         """Told once until the rate allows the next one."""
-        person = Payer(payer.session, payer.user)
+        person = BudgetSubject(payer.session, payer.user)
         until = self._told.get(person)
         told = until is not None and self.now() < until <= self.now() + HOUR and payer.channel not in self.loud
         if not told:
             self._told = {one: until for one, until in self._told.items() if until > self.now()} | {person: free}
         renews = free.astimezone(self.zone).strftime("%H:%M")
         count, within = most
-        return TooManyMessages(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=told)
+        return RateLimitExceeded(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=told)

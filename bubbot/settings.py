@@ -28,16 +28,16 @@ from bubbot.settings_model import (
     MemorySettings,
     ScheduleSettings,
     SearchSettings,
-    Section,
+    SettingsSection,
     StoreSettings,
 )
 from bubbot.settings_model import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
-from bubbot.settings_model import Setting as Setting  # noqa: PLC0414
+from bubbot.settings_model import SettingDescription as SettingDescription  # noqa: PLC0414
 from bubbot.settings_model import ToolSettings as ToolSettings  # noqa: PLC0414
 from bubbot.settings_sources import (
     Keys,
-    Leaf,
     MissingSecret,
+    SourcedValue,
     leaves_of,
     near,
     quoted,
@@ -59,7 +59,7 @@ PERSONA_LIMIT = 256_000
 """The largest persona file, in bytes."""
 
 
-class BotSettings(Section):
+class BotSettings(SettingsSection):
     """`[bot]`: who the bot is."""
 
     name: Name = Field(default="bubbot", description="What the bot is called.")
@@ -161,7 +161,7 @@ class Settings(BaseSettings):
         return (*found, *_secrets_in(self.channels))
 
 
-def describe() -> Iterator[Setting]:
+def describe() -> Iterator[SettingDescription]:
     """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
     below = {"budget": BUDGET_TABLES}
     tables = {name: kind for one in _SECTIONS for name, kind in {one: _SECTIONS[one], **below.get(one, {})}.items()}
@@ -169,7 +169,7 @@ def describe() -> Iterator[Setting]:
     for section, model in tables.items():
         for key, field in model.model_fields.items():
             default = None if field.is_required() else field.default
-            yield Setting(section, key, wanted(field).removeprefix("a "), default, field.description or "")
+            yield SettingDescription(section, key, wanted(field).removeprefix("a "), default, field.description or "")
 
 
 def load(*, home: Path, config: Path | None = None) -> Settings:
@@ -228,10 +228,10 @@ def _load(
     return None, problems, missing
 
 
-_SECTIONS: Mapping[str, type[Section]] = {
+_SECTIONS: Mapping[str, type[SettingsSection]] = {
     name: field.annotation
     for name, field in Settings.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
 }
 _TABLES = (*_SECTIONS, "channels")
 # What people write with one underscore for two: it would be ignored without a word.
@@ -286,7 +286,7 @@ def _credentials(problems: list[str], folder: str) -> dict[str, Any]:
     return tables
 
 
-def _renamed(given: dict[Keys, Leaf], written: dict[Keys, Leaf]) -> dict[Keys, Leaf]:
+def _renamed(given: dict[Keys, SourcedValue], written: dict[Keys, SourcedValue]) -> dict[Keys, SourcedValue]:
     """Names of channels as the file writes them: a variable has no `-` in its name."""
     names = {path[1].replace("-", "_"): path[1] for path in written if path[0] == "channels"}
     return {
@@ -296,14 +296,14 @@ def _renamed(given: dict[Keys, Leaf], written: dict[Keys, Leaf]) -> dict[Keys, L
 
 
 def _settled(
-    leaves: dict[Keys, Leaf],
+    leaves: dict[Keys, SourcedValue],
     folder: Path,
-    stronger: dict[Keys, Leaf],
+    stronger: dict[Keys, SourcedValue],
     problems: list[str],
     missing: list[MissingSecret],
-) -> dict[Keys, Leaf]:
+) -> dict[Keys, SourcedValue]:
     """What `stronger` leaves open, and `stronger`: paths taken from `folder`, `<secret>_file` read or `missing`."""
-    settled: dict[Keys, Leaf] = {}
+    settled: dict[Keys, SourcedValue] = {}
     for path, leaf in leaves.items():
         secret = (*path[:-1], path[-1].removesuffix("_file"))
         is_file = secret != path and _is_secret(secret)
@@ -315,26 +315,26 @@ def _settled(
         elif is_file and isinstance(leaf.value, str) and leaf.value and _is_open(secret, stronger, missing):
             try:
                 file = _placed(leaf, folder, where)
-                settled[secret] = Leaf(read_secret(file, where), leaf.origin)
+                settled[secret] = SourcedValue(read_secret(file, where), leaf.origin)
             except ConfigError as error:
                 missing.append(MissingSecret(secret, _named(leaf.value, folder), str(error)))
         elif not is_file and _kind(path) is Path and leaf.value and isinstance(leaf.value, str):
             try:
-                settled[path] = Leaf(str(_placed(leaf, folder, where)), leaf.origin)
+                settled[path] = SourcedValue(str(_placed(leaf, folder, where)), leaf.origin)
             except ConfigError as error:
                 problems.append(str(error))
-                settled[path] = Leaf("", leaf.origin)
+                settled[path] = SourcedValue("", leaf.origin)
         elif not is_file:
             settled[path] = leaf
     return settled | stronger
 
 
-def _is_open(secret: Keys, stronger: Mapping[Keys, Leaf], missing: Sequence[MissingSecret]) -> bool:
+def _is_open(secret: Keys, stronger: Mapping[Keys, SourcedValue], missing: Sequence[MissingSecret]) -> bool:
     """Return true if no stronger source sets this secret, not even to a file that cannot be used."""
     return secret not in stronger and all(one.setting != secret for one in missing)
 
 
-def _placed(leaf: Leaf, folder: Path, where: str) -> Path:
+def _placed(leaf: SourcedValue, folder: Path, where: str) -> Path:
     """The absolute path a leaf names. Raises `ConfigError`."""
     try:
         return (folder / Path(str(leaf.value)).expanduser()).absolute()
@@ -350,7 +350,7 @@ def _named(value: str, folder: Path) -> str:
         return value
 
 
-def _sentence(item: ErrorDetails, leaves: Mapping[Keys, Leaf]) -> str:
+def _sentence(item: ErrorDetails, leaves: Mapping[Keys, SourcedValue]) -> str:
     section, key = path = tuple(map(str, item["loc"]))[:2]
     leaf, fields = leaves[path], _SECTIONS[section].model_fields
     where = f"{leaf.origin}: {shown(path)}"

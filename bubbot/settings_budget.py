@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from bubbot.settings_model import Section
+from bubbot.settings_model import SettingsSection
 from bubbot.settings_sources import quoted
 from bubbot.settings_values import Label, Names, Number, OptionalWhole, blank_is_unset, no_bool, wanted
 
 OptionalNumber = Annotated[float | None, BeforeValidator(no_bool), BeforeValidator(blank_is_unset)]
 
 
-class LimitSettings(Section):
+class LimitSettings(SettingsSection):
     """The keys of `[budget.<scope>.<name>]`."""
 
     day: OptionalNumber = Field(default=None, ge=0, description="Money in a day.")
@@ -26,14 +26,14 @@ class LimitSettings(Section):
     tokens_month: OptionalWhole = Field(default=None, ge=0, description="Tokens in a month, in and out.")
 
 
-class PeopleSettings(LimitSettings):
+class PersonLimitSettings(LimitSettings):
     """The keys of `[budget.users.<name>]` and `[budget.chats.<name>]`."""
 
     per_minute: OptionalWhole = Field(default=None, ge=1, description="Messages in any minute that ask a model.")
     per_hour: OptionalWhole = Field(default=None, ge=1, description="Messages in any hour that ask a model.")
 
 
-class PricedSettings(LimitSettings):
+class ModelLimitSettings(LimitSettings):
     """The keys of `[budget.models.<name>]`."""
 
     input_price: OptionalNumber = Field(default=None, ge=0, description="Money for a million tokens that it reads.")
@@ -82,9 +82,15 @@ def _check(kind: type[LimitSettings], section: str, name: str, table: Any, form:
 
 _Limits = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables(LimitSettings, "channels", "telegram"))]
 _Jobs = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables(LimitSettings, "jobs", "each"))]
-_Chats = Annotated[dict[Label, PeopleSettings], BeforeValidator(_tables(PeopleSettings, "chats", '"telegram:-1001"'))]
-_Users = Annotated[dict[Label, PeopleSettings], BeforeValidator(_tables(PeopleSettings, "users", '"telegram:42"'))]
-_Models = Annotated[dict[Label, PricedSettings], BeforeValidator(_tables(PricedSettings, "models", '"openai/gpt-4o"'))]
+_Chats = Annotated[
+    dict[Label, PersonLimitSettings], BeforeValidator(_tables(PersonLimitSettings, "chats", '"telegram:-1001"'))
+]
+_Users = Annotated[
+    dict[Label, PersonLimitSettings], BeforeValidator(_tables(PersonLimitSettings, "users", '"telegram:42"'))
+]
+_Models = Annotated[
+    dict[Label, ModelLimitSettings], BeforeValidator(_tables(ModelLimitSettings, "models", '"openai/gpt-4o"'))
+]
 
 
 class BudgetSettings(LimitSettings):
@@ -114,13 +120,13 @@ class BudgetSettings(LimitSettings):
     models: _Models = Field(default={}, description="Limits and prices of models by name; `each` for all others.")
 
 
-BUDGET_TABLES: Mapping[str, type[Section]] = MappingProxyType(
+BUDGET_TABLES: Mapping[str, type[SettingsSection]] = MappingProxyType(
     {
         "budget.channels.<name>": LimitSettings,
-        "budget.chats.<name>": PeopleSettings,
-        "budget.users.<name>": PeopleSettings,
+        "budget.chats.<name>": PersonLimitSettings,
+        "budget.users.<name>": PersonLimitSettings,
         "budget.jobs.<name>": LimitSettings,
-        "budget.models.<name>": PricedSettings,
+        "budget.models.<name>": ModelLimitSettings,
     }
 )
 """The tables below `[budget]`, for the reference."""

@@ -20,7 +20,7 @@ Flat: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class SettingsDiff:
     """The keys that differ, `now` those that are taken over while the bot runs, `later` those of the next start."""
 
     now: tuple[str, ...]
@@ -30,11 +30,11 @@ class Changes:
         return bool(self.now or self.later)
 
 
-def changes(old: Settings, new: Settings) -> Changes:
+def changes(old: Settings, new: Settings) -> SettingsDiff:
     """What differs, in the order of the alphabet."""
     before, after = dict(_leaves(old)), dict(_leaves(new))
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    return Changes(tuple(key for key in keys if not is_later(key)), tuple(key for key in keys if is_later(key)))
+    return SettingsDiff(tuple(key for key in keys if not is_later(key)), tuple(key for key in keys if is_later(key)))
 
 
 def is_later(key: str) -> bool:

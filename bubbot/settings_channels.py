@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
-from bubbot.settings_model import Section
+from bubbot.settings_model import SettingsSection
 from bubbot.settings_sources import quoted, shown
 from bubbot.settings_values import DAY, Ids, Name, Number, Whole, wanted
 
@@ -61,7 +61,7 @@ NameList = Annotated[list[str], AfterValidator(_names), BeforeValidator(_items)]
 Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_lower)]
 
 
-class GuildSettings(Section):
+class GuildSettings(SettingsSection):
     """The keys of `[channels.<name>.guilds.<id>]`: what holds on one Discord server."""
 
     open: bool = Field(default=False, description="Whether everybody on this server may speak there, as a member.")
@@ -101,7 +101,7 @@ def _listed(value: object) -> list[Any]:
 Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_guilds)]
 
 
-class ChannelSettings(Section):
+class ChannelSettings(SettingsSection):
     """The keys common to all channels. Lists of ids hold text, each id once."""
 
     kind: Name = Field(description="The adapter; where it is not set, the name.")

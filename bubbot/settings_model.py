@@ -25,7 +25,7 @@ from bubbot.settings_values import (
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingDescription:
     """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
 
     section: str
@@ -35,13 +35,13 @@ class Setting:
     description: str
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """A table of the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class ScheduleSettings(Section):
+class ScheduleSettings(SettingsSection):
     """`[schedule]`: limits of what people schedule."""
 
     per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
@@ -54,7 +54,7 @@ class ScheduleSettings(Section):
     )
 
 
-class StoreSettings(Section):
+class StoreSettings(SettingsSection):
     """`[store]`: what `bubbot tape gc` removes."""
 
     archive_days: Whole = Field(
@@ -65,7 +65,7 @@ class StoreSettings(Section):
     )
 
 
-class ModelSettings(Section):
+class ModelSettings(SettingsSection):
     """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
 
     name: str = Field(
@@ -126,13 +126,13 @@ class ModelSettings(Section):
         return self.name.partition("/")[0]
 
 
-class ContextSettings(Section):
+class ContextSettings(SettingsSection):
     """`[context]`: what of the tape the model sees."""
 
     selector: Selector = Field(default=AUTO, description="The strategy that picks the entries the model sees.")
 
 
-class MemorySettings(Section):
+class MemorySettings(SettingsSection):
     """`[memory]`: how long remembered things stay."""
 
     retention_days: Whole = Field(
@@ -141,7 +141,7 @@ class MemorySettings(Section):
     recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
 
 
-class ToolSettings(Section):
+class ToolSettings(SettingsSection):
     """`[tools]`: limits of every tool."""
 
     timeout: Number = Field(default=60.0, gt=0, le=DAY, description="Seconds one tool may run.")
@@ -153,7 +153,7 @@ class ToolSettings(Section):
     )
 
 
-class AttachmentSettings(Section):
+class AttachmentSettings(SettingsSection):
     """`[attachments]`: what becomes of files that come with messages, and how large those may be that are sent."""
 
     max_bytes: Whole = Field(
@@ -171,14 +171,14 @@ class AttachmentSettings(Section):
     )
 
 
-class HttpSettings(Section):
+class HttpSettings(SettingsSection):
     """`[http]`: where platforms call channels that use webhooks; nothing listens where none does."""
 
     host: Name = Field(default="127.0.0.1", description="The address to listen on.")
     port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
 
 
-class HealthSettings(Section):
+class HealthSettings(SettingsSection):
     """`[health]`: where programs ask how the bot is, over HTTP; nothing listens where `port` is not set."""
 
     host: Name = Field(default="127.0.0.1", description="The address to listen on.")
@@ -190,7 +190,7 @@ class HealthSettings(Section):
     )
 
 
-class SearchSettings(Section):
+class SearchSettings(SettingsSection):
     """`[search]`: how texts on the tapes are found."""
 
     index: bool = Field(
@@ -199,7 +199,7 @@ class SearchSettings(Section):
     )
 
 
-class LogSettings(Section):
+class LogSettings(SettingsSection):
     """`[log]`: what the operator reads on stderr."""
 
     level: Level = Field(default="info", description="The least level that is logged.")

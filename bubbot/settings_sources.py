@@ -31,7 +31,7 @@ Keys: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class SourcedValue:
     """A value and where it was written: a file, a variable or a credential."""
 
     value: object
@@ -142,12 +142,12 @@ def text_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Ke
 
 def leaves_of(
     tables: Mapping[str, Any], origin: Callable[[Keys], str], *, known: Collection[str], problems: list[str]
-) -> dict[Keys, Leaf]:
+) -> dict[Keys, SourcedValue]:
     """The values of one source by path; a section that is not `known` or no table is one of the `problems`.
 
     Each table of `channels` also has a leaf of its own, so that a channel without keys is there.
     """
-    leaves: dict[Keys, Leaf] = {}
+    leaves: dict[Keys, SourcedValue] = {}
     for section, table in tables.items():
         where = origin((section,))
         if section not in known:
@@ -158,11 +158,11 @@ def leaves_of(
             for name, inner in table.items():
                 leaves |= _channel(name, inner, origin, problems)
         else:
-            leaves |= {(section, key): Leaf(value, origin((section, key))) for key, value in table.items()}
+            leaves |= {(section, key): SourcedValue(value, origin((section, key))) for key, value in table.items()}
     return leaves
 
 
-def _channel(name: str, table: object, origin: Callable[[Keys], str], problems: list[str]) -> dict[Keys, Leaf]:
+def _channel(name: str, table: object, origin: Callable[[Keys], str], problems: list[str]) -> dict[Keys, SourcedValue]:
     path, where = ("channels", name), f"{origin(('channels', name))}: [channels.{name}]"
     if not _CHANNEL_NAME.fullmatch(name):
         problems.append(f"{where} needs another name: small letters, digits, '-' and '_', at most 64.")
@@ -171,8 +171,8 @@ def _channel(name: str, table: object, origin: Callable[[Keys], str], problems: 
     elif not isinstance(table.get("kind", name), str) or not table.get("kind", name):
         problems.append(f"{where} kind must be the name of an adapter, in quotes.")
     else:
-        return {path: Leaf({}, where)} | {
-            (*path, key): Leaf(value, origin((*path, key))) for key, value in table.items()
+        return {path: SourcedValue({}, where)} | {
+            (*path, key): SourcedValue(value, origin((*path, key))) for key, value in table.items()
         }
     return {}
 

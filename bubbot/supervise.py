@@ -20,7 +20,7 @@ HEALTHY_AFTER = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Backoff:
     """How long to wait before work is run again: `first` seconds, twice as long each time, `longest` at most.
 
     `chance` (0 to 1) spreads the waits by a quarter, so that many do not come back at the same instant.
@@ -38,7 +38,7 @@ class Pace:
 async def supervise(
     name: str,
     work: Callable[[], Awaitable[None]],
-    pace: Pace,
+    pace: Backoff,
     *,
     fatal: tuple[type[Exception], ...] = (),
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

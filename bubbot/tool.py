@@ -28,13 +28,13 @@ class ToolArgs(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Rerun:
+class RerunModel:
     """What a command returns when the model is to answer the last message again."""
 
     text: str = ""
 
 
-ToolOutput: TypeAlias = str | Rerun
+ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=ToolArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 

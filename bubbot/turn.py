@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Literal
 
-from bubbot.channel import Deletion, Edit, File, Inbound, Reaction, Role, Sender
+from bubbot.channel import Deletion, Edit, Inbound, OutboundFile, Reaction, Role, Sender
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
@@ -20,7 +20,7 @@ Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedInbound:
     """An inbound that is a fact.
 
     Attributes:
@@ -37,7 +37,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class TapeChange:
     """What changes a session's tape without a turn: its id on the inbox tape, and a change of an earlier message, or
     a message that is only heard."""
 
@@ -67,13 +67,13 @@ class Turn:
     role: Role
     now: Clock
     zone: tzinfo
-    inbounds: Sequence[Accepted] = ()
+    inbounds: Sequence[AcceptedInbound] = ()
     message_ids: list[int] = field(default_factory=list)
     origin: str = "human"
     after_results: list[tuple[str, JsonObject]] = field(default_factory=list)
     join: Callable[[], Awaitable[None]] = nobody_joins
     texts: Texts = field(default_factory=Texts)
-    files: list[File] = field(default_factory=list)
+    files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     job: str = ""
     seconds: float = 0.0

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from bubbot.channel import Channel, CommandInfo, Inbound, Role
 from bubbot.errors import ConfigError, ModelError, StoreFull
-from bubbot.gateway.activity import Activity
+from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.inbound import InboundGate
-from bubbot.gateway.line import Line, LineRules
+from bubbot.gateway.line import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.outbound import Deliverer
 from bubbot.home import Home, WriterLock
 from bubbot.model import Model
@@ -26,9 +26,9 @@ from bubbot.models.lazy import LazyModel
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.places import Places
+from bubbot.runtime.places import TurnLimiter
 from bubbot.runtime.preview import show_nothing
-from bubbot.runtime.recovery import Recovered, recover
+from bubbot.runtime.recovery import RecoveryResult, recover
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
@@ -39,15 +39,15 @@ from bubbot.texts import Texts
 from bubbot.tool import Tool
 from bubbot.tools.session import typed_commands
 from bubbot.turn import TurnResult
-from bubbot.views.outbox import Intent
-from bubbot.wiring_budget import Purse, open_purse
+from bubbot.views.outbox import OutboxMessage
+from bubbot.wiring_budget import BudgetServices, open_purse
 from bubbot.wiring_channels import STDIN
-from bubbot.wiring_health import Overseen, Watch
-from bubbot.wiring_lines import Given, Maker
+from bubbot.wiring_health import HealthCollector, HealthSources
+from bubbot.wiring_lines import ChannelFactory, Deps
 from bubbot.wiring_models import ModelSet, choose_models, turns_at_once
-from bubbot.wiring_schedule import Timekeeping, timekeeping
+from bubbot.wiring_schedule import Scheduler, timekeeping
 from bubbot.wiring_search import indexing
-from bubbot.wiring_turns import Shared, make_turns
+from bubbot.wiring_turns import TurnServices, make_turns
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def new_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrap:
+class PortWrappers:
     """Wraps put around ports before they are used: how a deployment, or a test, changes a turn."""
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
@@ -73,7 +73,7 @@ class Wrap:
 
 
 @dataclass
-class App:
+class Bot:
     """A bot, ready to run: its lines by the name of their channel.
 
     `opened` is the store itself, without wraps; `sets` are its models, of which the newest counts; `commands` are those
@@ -84,15 +84,15 @@ class App:
     opened: SqliteStore
     sets: list[ModelSet]
     runtime: AppRuntime
-    lines: dict[str, Line]
+    lines: dict[str, ChannelRuntime]
     workspace: str
     commands: list[CommandInfo]
     group: asyncio.TaskGroup
-    maker: Maker
-    shared: Shared
-    purse: Purse
-    wrap: Wrap
-    watch: Watch
+    maker: ChannelFactory
+    shared: TurnServices
+    purse: BudgetServices
+    wrap: PortWrappers
+    watch: HealthCollector
 
     @property
     def models(self) -> SessionModels:
@@ -100,12 +100,12 @@ class App:
         return self.sets[-1].sessions
 
     @property
-    def time(self) -> Timekeeping:
+    def time(self) -> Scheduler:
         """The schedules."""
         return self.shared.time
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ChannelRuntime:
         """The only line, of a bot in a terminal or a pipe."""
         (line,) = self.lines.values()
         return line
@@ -131,7 +131,7 @@ class App:
         return self.line.deliverer
 
     @property
-    def held(self) -> list[Intent]:
+    def held(self) -> list[OutboxMessage]:
         """Merged intents not delivered yet, where `hold` was asked for."""
         return self.line.held if self.line.held is not None else []
 
@@ -163,7 +163,7 @@ class App:
             await line.deliverer.resume(queued=True)
         return sum(len(line.take_up(recovered)) for line in self.lines.values())
 
-    async def _recovered(self) -> Recovered:
+    async def _recovered(self) -> RecoveryResult:
         inboxes = [line.inbox for line in self.lines.values()]
         recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
         await self.time.book.load()  # what an interrupted turn had staged is on the tape by now
@@ -188,19 +188,19 @@ async def open_app(
     *,
     channel_settings: Mapping[str, Any] | None = None,
     hold: bool = False,
-    wrap: Wrap | None = None,
-) -> AsyncIterator[App]:
+    wrap: PortWrappers | None = None,
+) -> AsyncIterator[Bot]:
     """A bot that talks on standard input and output, holding the home's lock until the block ends.
 
-    `hold` keeps answers in `App.held` instead of delivering them. Raises `HomeLocked`, `ConfigError` or
+    `hold` keeps answers in `Bot.held` instead of delivering them. Raises `HomeLocked`, `ConfigError` or
     `StoreError` where it cannot start.
     """
 
-    async def lines(maker: Maker) -> list[Line]:
+    async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
-        return [await maker.line(maker.channel(STDIN, table), LineRules(one_lane=True), hold=hold)]
+        return [await maker.line(maker.channel(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
 
-    async with open_bot(settings, home, lines, wrap or Wrap()) as app:
+    async with open_bot(settings, home, lines, wrap or PortWrappers()) as app:
         yield app
 
 
@@ -208,12 +208,12 @@ async def open_app(
 async def open_bot(
     settings: Settings,
     home: Home,
-    lines: Callable[[Maker], Awaitable[list[Line]]],
-    wrap: Wrap,
+    lines: Callable[[ChannelFactory], Awaitable[list[ChannelRuntime]]],
+    wrap: PortWrappers,
     address: str = "",
     *,
     room_retry: float | None = None,
-) -> AsyncIterator[App]:
+) -> AsyncIterator[Bot]:
     """A bot with the lines that `lines` makes, holding the home's lock until the block ends.
 
     `address`: where other processes of this home reach it. `room_retry`: see `open_store`.
@@ -231,9 +231,9 @@ async def open_bot(
         group = await stack.enter_async_context(task_group())
         await stack.enter_async_context(indexing(opened, settings.search, group))
         commands: list[CommandInfo] = []
-        given, texts = Given(now, new_id), _texts(settings)
+        given, texts = Deps(now, new_id), _texts(settings)
         restored = await Quarantine(_service(store, HOME_TAPE)).standing()
-        maker = Maker(
+        maker = ChannelFactory(
             store, home, wrap.channel, group, workspace, lambda: tuple(commands), given, restored, opened.has_room
         )
         by_name = {line.channel.name: line for line in await lines(maker)}
@@ -244,17 +244,17 @@ async def open_bot(
         async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
             return await watch.told(role, direct=direct, own=own)
 
-        activity, places = Activity(show_nothing, time.monotonic), Places(turns_at_once(settings))
-        shared = Shared(home, by_name, texts, kept, places, given, activity, report, wrap.tools)
+        activity, places = ActivityTracker(show_nothing, time.monotonic), TurnLimiter(turns_at_once(settings))
+        shared = TurnServices(home, by_name, texts, kept, places, given, activity, report, wrap.tools)
         deps, toolbox = make_turns(settings, shared, models[0], purse)
         links = {name: line.link for name, line in by_name.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
         for line in by_name.values():
             line.open_gate(runtime, texts, activity=activity, report=report)
         commands += typed_commands(toolbox, texts)
-        over = Overseen(by_name, runtime, activity, kept.book, purse.budget)
-        watch = Watch(opened, home, over, settings, texts, now=now, restored=restored)
-        yield App(
+        over = HealthSources(by_name, runtime, activity, kept.book, purse.budget)
+        watch = HealthCollector(opened, home, over, settings, texts, now=now, restored=restored)
+        yield Bot(
             store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap, watch
         )
 

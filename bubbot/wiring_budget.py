@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
-from bubbot.budget import Budget, Limit, Plan
+from bubbot.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.channel import Outbound
 from bubbot.errors import ConfigError
-from bubbot.gateway.line import Line
+from bubbot.gateway.line import ChannelRuntime
 from bubbot.gateway.owner import OwnerChat
-from bubbot.model import Price
+from bubbot.model import ModelPrice
 from bubbot.models import litellm_sizes
-from bubbot.rates import Rate, Rates
-from bubbot.runtime.metering import Pace
+from bubbot.rates import MessageRate, RateLimiter
+from bubbot.runtime.metering import RateGate
 from bubbot.settings import Settings
-from bubbot.settings_budget import BudgetSettings, LimitSettings, PeopleSettings, PricedSettings
+from bubbot.settings_budget import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.tools.usage import Ledger
+from bubbot.tools.usage import UsageReporter
 from bubbot.views.budget import BUDGET_TAPE
-from bubbot.wiring_lines import Given
+from bubbot.wiring_lines import Deps
 
-FREE = Price(0.0, 0.0)
+FREE = ModelPrice(0.0, 0.0)
 ANSWER_TOKENS = 4096
 """What an answer is reckoned at before it is there, at most, where nothing limits it."""
 LOUD = frozenset({"stdin"})
@@ -32,19 +32,23 @@ LOUD = frozenset({"stdin"})
 
 
 @dataclass(frozen=True, slots=True)
-class Purse:
+class BudgetServices:
     """What a bot keeps of budgets: the budget itself, what `,usage` reads, the pace of messages, and the budget tape."""
 
     budget: Budget
-    ledger: Ledger
-    pace: Pace
+    ledger: UsageReporter
+    pace: RateGate
     books: TapeHandle
-    given: Given
+    given: Deps
 
 
 async def open_purse(
-    settings: Settings, tape: Callable[[str], TapeService], given: Given, lines: Mapping[str, Line], texts: Texts
-) -> Purse:
+    settings: Settings,
+    tape: Callable[[str], TapeService],
+    given: Deps,
+    lines: Mapping[str, ChannelRuntime],
+    texts: Texts,
+) -> BudgetServices:
     """Reads the books and settles what an earlier process left open. Raises `ConfigError`."""
     zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(lines, BUDGET_TAPE)
     plan, books = plan_of(settings), tape(BUDGET_TAPE)
@@ -54,35 +58,35 @@ async def open_purse(
     async def say(channel: str, outbound: Outbound) -> None:
         await lines[channel].deliverer.tell(outbound)
 
-    pace = Pace(await _loaded(settings, books, given), texts, say)
-    return Purse(budget, ledger_of(settings, books, given, plan), pace, books, given)
+    pace = RateGate(await _loaded(settings, books, given), texts, say)
+    return BudgetServices(budget, ledger_of(settings, books, given, plan), pace, books, given)
 
 
-def renewed(purse: Purse, settings: Settings, rates: Rates | None) -> Purse:
+def renewed(purse: BudgetServices, settings: Settings, rates: RateLimiter | None) -> BudgetServices:
     """The same books under other settings; calls under way stay reserved. Raises `ConfigError`."""
     purse.budget.plan = plan = plan_of(settings)
     purse.pace.rates = rates
     return replace(purse, ledger=ledger_of(settings, purse.books, purse.given, plan))
 
 
-async def rates_of(settings: Settings, purse: Purse) -> Rates:
+async def rates_of(settings: Settings, purse: BudgetServices) -> RateLimiter:
     """How often people and chats may ask by these settings, with what they asked already."""
     return await _loaded(settings, purse.books, purse.given)
 
 
-async def _loaded(settings: Settings, books: TapeHandle, given: Given) -> Rates:
-    rates = Rates(_rates(settings.budget), given.now, ZoneInfo(settings.bot.timezone), LOUD)
+async def _loaded(settings: Settings, books: TapeHandle, given: Deps) -> RateLimiter:
+    rates = RateLimiter(_rates(settings.budget), given.now, ZoneInfo(settings.bot.timezone), LOUD)
     await rates.load(books)
     return rates
 
 
-def ledger_of(settings: Settings, tape: TapeHandle, given: Given, plan: Plan) -> Ledger:
+def ledger_of(settings: Settings, tape: TapeHandle, given: Deps, plan: BudgetLimits) -> UsageReporter:
     """What reads the budget tape for people."""
     found = settings.budget
-    return Ledger(tape, given.now, ZoneInfo(settings.bot.timezone), plan, found.currency, found.dollar or 1.0)
+    return UsageReporter(tape, given.now, ZoneInfo(settings.bot.timezone), plan, found.currency, found.dollar or 1.0)
 
 
-def plan_of(settings: Settings) -> Plan:
+def plan_of(settings: Settings) -> BudgetLimits:
     """What was agreed, with amounts in US dollars. Raises `ConfigError`."""
     found = settings.budget
     if found.currency != "USD" and found.dollar is None:
@@ -102,9 +106,9 @@ def plan_of(settings: Settings) -> Plan:
         "model": found.models,
     }
     limits |= {(scope, name): _limit(one, dollar) for scope, table in tables.items() for name, one in table.items()}
-    memo: dict[str, Price | None] = {}
+    memo: dict[str, ModelPrice | None] = {}
 
-    def listed(name: str) -> Price | None:
+    def listed(name: str) -> ModelPrice | None:
         if name not in memo:  # a look into a file
             memo[name] = litellm_sizes.price(name, own_address=_own_address(settings, name))
         return memo[name]
@@ -112,7 +116,7 @@ def plan_of(settings: Settings) -> Plan:
     def answering(name: str) -> tuple[str, ...]:
         return (name, *settings.model.fallback) if "/" in name else (name,)
 
-    return Plan(
+    return BudgetLimits(
         limits,
         lambda name: _decided(found, name, dollar),
         listed,
@@ -123,22 +127,22 @@ def plan_of(settings: Settings) -> Plan:
     )
 
 
-def _limit(found: LimitSettings, dollar: float) -> Limit:
+def _limit(found: LimitSettings, dollar: float) -> SpendingLimit:
     day, month = (None if one is None else one / dollar for one in (found.day, found.month))
-    return Limit(day, month, found.tokens_day, found.tokens_month)
+    return SpendingLimit(day, month, found.tokens_day, found.tokens_month)
 
 
-def _rates(found: BudgetSettings) -> dict[tuple[str, str], Rate]:
-    tables: dict[str, Mapping[str, PeopleSettings]] = {"user": found.users, "chat": found.chats}
+def _rates(found: BudgetSettings) -> dict[tuple[str, str], MessageRate]:
+    tables: dict[str, Mapping[str, PersonLimitSettings]] = {"user": found.users, "chat": found.chats}
     return {
-        (scope, name): Rate(one.per_minute, one.per_hour)
+        (scope, name): MessageRate(one.per_minute, one.per_hour)
         for scope, table in tables.items()
         for name, one in table.items()
         if one.per_minute is not None or one.per_hour is not None
     }
 
 
-def _check_prices(name: str, found: PricedSettings) -> None:
+def _check_prices(name: str, found: ModelLimitSettings) -> None:
     both = (found.input_price is None) == (found.output_price is None)
     if not both or (found.cached_price is not None and found.input_price is None):
         raise ConfigError(
@@ -147,12 +151,12 @@ def _check_prices(name: str, found: PricedSettings) -> None:
         )
 
 
-def _decided(settings: BudgetSettings, name: str, dollar: float) -> Price | None:
+def _decided(settings: BudgetSettings, name: str, dollar: float) -> ModelPrice | None:
     """The price that was set for a model; that of this machine costs nothing."""
     for found in (settings.models.get(name), settings.models.get("each")):
         if found is not None and found.input_price is not None and found.output_price is not None:
             cached = None if found.cached_price is None else found.cached_price / dollar
-            return Price(found.input_price / dollar, found.output_price / dollar, cached)
+            return ModelPrice(found.input_price / dollar, found.output_price / dollar, cached)
     return FREE if name == "local" else None
 
 

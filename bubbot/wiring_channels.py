@@ -8,13 +8,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bubbot.access import Access
+from bubbot.access import AccessService
 from bubbot.errors import ConfigError
-from bubbot.gateway.admission import Admission, AdmissionSettings, Space
+from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, SpaceRules
 from bubbot.gateway.limits import PersonLimits
-from bubbot.gateway.line import LineRules
-from bubbot.gateway.outbound import Patience
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.gateway.line import ChannelPolicy
+from bubbot.gateway.outbound import RetryPolicy
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.settings import Settings
 from bubbot.settings_channels import TOKENED, UNHURRIED, ChannelSettings, GuildSettings, channel_settings
 
@@ -69,8 +69,8 @@ def admission_of(common: ChannelSettings, settings: Settings) -> AdmissionSettin
     )
 
 
-def _space(guild: GuildSettings) -> Space:
-    return Space(
+def _space(guild: GuildSettings) -> SpaceRules:
+    return SpaceRules(
         open=guild.open,
         admins=frozenset(guild.admins),
         members=frozenset(guild.members),
@@ -83,11 +83,11 @@ def _space(guild: GuildSettings) -> Space:
     )
 
 
-def rules_of(common: ChannelSettings, settings: Settings, access: Access) -> LineRules:
-    return LineRules(
-        waiting=WaitingRules(common.debounce, common.busy, common.stale_after or None),
-        patience=Patience(WAITS, goes_on=True, sleep=asyncio.sleep),
-        admission=Admission(admission_of(common, settings), access.role, time.monotonic),
+def rules_of(common: ChannelSettings, settings: Settings, access: AccessService) -> ChannelPolicy:
+    return ChannelPolicy(
+        waiting=QueuePolicy(common.debounce, common.busy, common.stale_after or None),
+        patience=RetryPolicy(WAITS, goes_on=True, sleep=asyncio.sleep),
+        admission=AdmissionPolicy(admission_of(common, settings), access.role, time.monotonic),
         access=access,
         room=None,
         per_chat=common.per_chat,

@@ -15,32 +15,32 @@ from zoneinfo import ZoneInfo
 
 from bubbot import __version__
 from bubbot.budget import Budget
-from bubbot.channel import Channel, Health, Reports, Role
+from bubbot.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.errors import BubbotError
-from bubbot.gateway.activity import Activity
-from bubbot.gateway.daily import Standing
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.daily import DeploymentHead
 from bubbot.gateway.health import (
-    Backup,
+    BackupStatus,
     ChannelState,
-    Database,
-    ModelTrouble,
-    Owed,
-    Snapshot,
+    DatabaseStatus,
+    HealthSnapshot,
+    ModelOutage,
+    PendingDeliveries,
     State,
     failing_models,
     next_firings,
     owed_by,
     used_of,
 )
-from bubbot.gateway.health_words import HealthTeller
-from bubbot.gateway.line import Line
+from bubbot.gateway.health_words import HealthFormatter
+from bubbot.gateway.line import ChannelRuntime
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.log import redact, remarks
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.quarantine import HOME_TAPE, Quarantine
-from bubbot.runtime.app import AppRuntime, Load
-from bubbot.schedule.book import ScheduleBook
+from bubbot.runtime.app import AppRuntime, RuntimeLoad
+from bubbot.schedule.book import ScheduleStore
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
 from bubbot.stores.backups import backups
@@ -49,9 +49,9 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView
-from bubbot.views.quarantine import Restored
-from bubbot.views.schedule import CountsView, Schedule, ScheduleView
+from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.views.quarantine import RestoreFact
+from bubbot.views.schedule import ScheduleCheckpointView, ScheduleState, ScheduleView
 from bubbot.wiring_budget import plan_of
 
 log = logging.getLogger(__name__)
@@ -61,29 +61,29 @@ States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Overseen:
+class HealthSources:
     """The parts of a running bot that have something to tell."""
 
-    lines: Mapping[str, Line]
+    lines: Mapping[str, ChannelRuntime]
     runtime: AppRuntime
-    activity: Activity
-    book: ScheduleBook
+    activity: ActivityTracker
+    book: ScheduleStore
     budget: Budget
 
 
-class Watch:
+class HealthCollector:
     """Looks over a running bot, as often as it is asked."""
 
     def __init__(
         self,
         store: SqliteStore,
         home: Home,
-        over: Overseen,
+        over: HealthSources,
         settings: Settings,
         texts: Texts,
         *,
         now: Clock,
-        restored: Restored | None = None,
+        restored: RestoreFact | None = None,
     ) -> None:
         self.store = store
         self.quarantine = _held(restored)
@@ -115,7 +115,7 @@ class Watch:
             found.append(ChannelState(name, state, health.ready, health.heard, note))
         return tuple(found)
 
-    def failing(self) -> tuple[ModelTrouble, ...]:
+    def failing(self) -> tuple[ModelOutage, ...]:
         """Return the models that have not answered since a call failed; asks nobody."""
         return failing_models(self.over.budget.failing(), used_models(self.settings), timestamp(self._now()))
 
@@ -123,7 +123,7 @@ class Watch:
         """Return true if writing waits for room on the disk."""
         return self.store.is_full
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> HealthSnapshot:
         """How the bot is now. Raises a `StoreError` where the database cannot be read."""
         noted, over, budget = remarks(), self.over, self.over.budget
         owed = [owed_by(name, await line.outbox.open()) for name, line in list(over.lines.items())]
@@ -147,10 +147,10 @@ class Watch:
             full=self.full(),
         )
 
-    async def standing_of_tapes(self) -> Standing:
+    async def standing_of_tapes(self) -> DeploymentHead:
         """For the line of the day. Raises a `StoreError` where the database cannot be read."""
         found, head = await _database(self._home, self.store), await self.store.deployment_head()
-        return Standing(head, found.entries, found.size)
+        return DeploymentHead(head, found.entries, found.size)
 
     async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
         """See `Report`. Whoever asks for the status of a chat is answered, whatever cannot be looked at."""
@@ -161,32 +161,32 @@ class Watch:
         except BubbotError as error:
             return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
         load = replace(found.load, running=max(0, found.load.running - own))
-        return HealthTeller(self._texts, replace(found, load=load)).in_chat(role, direct=direct)
+        return HealthFormatter(self._texts, replace(found, load=load)).in_chat(role, direct=direct)
 
 
-def _health(channel: Channel, state: State) -> Health:
+def _health(channel: Channel, state: State) -> ChannelHealth:
     """How a channel's connection is; of one that does not report, running is ready."""
-    if not isinstance(channel, Reports):
-        return Health(ready=state == "running")
+    if not isinstance(channel, ReportsHealth):
+        return ChannelHealth(ready=state == "running")
     try:
         return channel.health()
     except Exception as error:  # the adapter is someone else's code; its defect must not keep the rest from being told
         log.exception("a channel could not tell how it is", extra={"action": "health.defect", "channel": channel.name})
-        return Health(ready=False, note=type(error).__name__)
+        return ChannelHealth(ready=False, note=type(error).__name__)
 
 
-def nobody_runs(settings: Settings, home: Home, now: Clock) -> Snapshot:
+def nobody_runs(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
     """What can be said of a home without a bot and without a database."""
     zone, currency = settings.bot.timezone, settings.budget.currency
-    return Snapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
+    return HealthSnapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
 
 
 async def left_behind(
     store: SqliteStore, service: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
-) -> Snapshot:
+) -> HealthSnapshot:
     """What the database alone says, where no bot answers that could."""
     names = [one.name for one in await store.tapes()]
-    waiting, owed = 0, list[Owed]()
+    waiting, owed = 0, list[PendingDeliveries]()
     for channel in _channels(names, inbox_tape("")):
         waiting += len(await Inbox(service(inbox_tape(channel)), lambda: "").open())
     for channel in _channels(names, outbox_tape("")):
@@ -195,7 +195,7 @@ async def left_behind(
     plan, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
     return replace(
         nobody_runs(settings, home, now),
-        load=Load(waiting=waiting),
+        load=RuntimeLoad(waiting=waiting),
         owed=tuple(owed),
         firings=next_firings(await _schedule(service(SCHEDULE_TAPE)), now),
         budget=used_of(books.spent, plan, today, dollar_of(settings)),
@@ -205,22 +205,22 @@ async def left_behind(
     )
 
 
-def _held(restored: Restored | None) -> Backup | None:
-    return None if restored is None else Backup(restored.backup, restored.created)
+def _held(restored: RestoreFact | None) -> BackupStatus | None:
+    return None if restored is None else BackupStatus(restored.backup, restored.created)
 
 
-def newest_backup(home: Home) -> Backup | None:
+def newest_backup(home: Home) -> BackupStatus | None:
     """The newest complete backup in the default folder; None where there is none."""
     found = []
     with suppress(OSError):  # the folder is closed, or just goes away
         found = backups(home.path)
-    return Backup(found[-1].path.name, timestamp(found[-1].created)) if found else None
+    return BackupStatus(found[-1].path.name, timestamp(found[-1].created)) if found else None
 
 
-async def _database(home: Home, store: SqliteStore) -> Database:
+async def _database(home: Home, store: SqliteStore) -> DatabaseStatus:
     entries = await store.entries()
     size, wal, free = await asyncio.to_thread(_sizes, home)
-    return Database(entries, size, wal, free)
+    return DatabaseStatus(entries, size, wal, free)
 
 
 def _sizes(home: Home) -> tuple[int, int, int]:
@@ -243,13 +243,13 @@ def _channels(names: Sequence[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
-async def _schedule(tape: TapeService) -> Schedule:
-    after, counts = await tape.read(CountsView())
+async def _schedule(tape: TapeService) -> ScheduleState:
+    after, counts = await tape.read(ScheduleCheckpointView())
     return await tape.read(ScheduleView(after, counts))
 
 
-async def _books(tape: TapeHandle) -> Books:
-    return (await tape.read(BooksView(await tape.read(MarkView()))))[0]
+async def _books(tape: TapeHandle) -> BudgetState:
+    return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
 
 
 def used_models(settings: Settings) -> frozenset[str]:

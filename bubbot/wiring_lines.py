@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, CommandInfo, Known
+from bubbot.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
 from bubbot.errors import ConfigError
 from bubbot.gateway.files import outgoing
-from bubbot.gateway.line import Line, LineRules, make_line
+from bubbot.gateway.line import ChannelPolicy, ChannelRuntime, make_line
 from bubbot.gateway.outbound import always_room
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
@@ -21,11 +21,11 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
-from bubbot.views.quarantine import Restored
+from bubbot.views.quarantine import RestoreFact
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Deps:
     """The clock and the ids of a bot."""
 
     now: Clock
@@ -33,7 +33,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class ChannelFactory:
     """Makes the lines of a bot that is being put together. `restored`: what its home was made of, in quarantine;
     `has_room`: waits while the disk is full."""
 
@@ -43,8 +43,8 @@ class Maker:
     group: asyncio.TaskGroup
     workspace: str
     commands: Callable[[], Sequence[CommandInfo]]
-    given: Given
-    restored: Restored | None = None
+    given: Deps
+    restored: RestoreFact | None = None
     has_room: Callable[[], Awaitable[None]] = always_room
 
     def service(self, tape: str) -> TapeService:
@@ -64,7 +64,7 @@ class Maker:
         settings = {key: value for key, value in table.items() if key not in ChannelSettings.model_fields}
         inbox = Inbox(self.service(inbox_tape(name)), self.given.new_id)
 
-        async def known() -> Known:
+        async def known() -> BackfillCursor:
             return replace(await inbox.newest(), people=people())
 
         options = ChannelOptions(
@@ -90,7 +90,7 @@ class Maker:
         outbox = Outbox(self.service(outbox_tape(name)))
         return outgoing(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
-    async def line(self, channel: Channel, rules: LineRules, *, hold: bool = False) -> Line:
+    async def line(self, channel: Channel, rules: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
         """The line of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
         inbox = Inbox(self.service(inbox_tape(wrapped.name)), self.given.new_id)

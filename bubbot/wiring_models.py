@@ -17,7 +17,7 @@ from bubbot.model import Model, ModelOptions
 from bubbot.models import litellm_keys, litellm_names, litellm_sizes, local
 from bubbot.models.lazy import LazyModel
 from bubbot.models.unconfigured import KeylessModel, UnconfiguredModel
-from bubbot.runtime.intake import Intake, IntakeSettings
+from bubbot.runtime.intake import AttachmentIntake, AttachmentLimits
 from bubbot.runtime.models import SessionModels
 from bubbot.settings import Settings
 from bubbot.texts import Texts
@@ -138,10 +138,12 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
     return LazyModel(name, litellm_sizes.traits(name), lambda: plugins.load("bubbot.models", plugin)(options))
 
 
-def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> Intake:
+def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> AttachmentIntake:
     """What takes in attachments, within the limits of the settings."""
-    limits = IntakeSettings(settings.attachments.max_bytes, settings.attachments.max_inline)
-    return Intake(limits, (transcriber.name, transcriber) if transcriber else None, budget=budget, texts=texts)
+    limits = AttachmentLimits(settings.attachments.max_bytes, settings.attachments.max_inline)
+    return AttachmentIntake(
+        limits, (transcriber.name, transcriber) if transcriber else None, budget=budget, texts=texts
+    )
 
 
 def _model_values(settings: Settings, provider: str) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bubbot import log as logs
-from bubbot.channel import Channel, Closes, Introduces, Webhook
+from bubbot.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
-from bubbot.gateway.line import Line
-from bubbot.gateway.manager import Grace
+from bubbot.gateway.line import ChannelRuntime
+from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.paths import check_paths
-from bubbot.rates import Rates
+from bubbot.rates import RateLimiter
 from bubbot.runtime.recovery import recover
 from bubbot.settings import Settings
 from bubbot.settings_changes import changes, effective, public
@@ -45,7 +45,7 @@ CLOSING = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reloaded:
+class ReloadResult:
     """What a reload did: keys taken over, keys that wait for the next start, channels that were begun anew or ended."""
 
     now: tuple[str, ...] = ()
@@ -55,21 +55,27 @@ class Reloaded:
 
 
 @dataclass
-class _Plan:
+class ReloadPlan:
     """Everything new, made and checked; nothing of the running bot is touched before it is whole."""
 
     settings: Settings
     tables: Mapping[str, Table]
     models: ModelSet | None
     ended: Sequence[str]
-    rates: Rates | None
-    fresh: dict[str, Line] = field(default_factory=dict)
+    rates: RateLimiter | None
+    fresh: dict[str, ChannelRuntime] = field(default_factory=dict)
 
 
 class Reloader:
     """Takes over the settings that `load` reads, one time after another. `current` are those the bot goes by."""
 
-    def __init__(self, daemon: Daemon, current: Settings, load: Callable[[], Settings], grace: Grace = Grace()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        daemon: Daemon,
+        current: Settings,
+        load: Callable[[], Settings],
+        grace: ShutdownTimeouts = ShutdownTimeouts(),
+    ) -> None:  # noqa: B008 - frozen
         self.current = current
         self._daemon = daemon
         self._load = load
@@ -89,7 +95,7 @@ class Reloader:
         if changed:
             await self._tape.append([event(LOADED, {"how": "start", "changed": changed, "later": []})])
 
-    async def reload(self, how: str) -> Reloaded:
+    async def reload(self, how: str) -> ReloadResult:
         """Reads the settings again and goes by them. `how` it was asked for is part of the fact.
 
         Raises `ConfigError` where they cannot be used: then everything stays as it was.
@@ -113,13 +119,13 @@ class Reloader:
             async with asyncio.timeout(patience), self._one_at_a_time:
                 pass
 
-    async def _reload(self, how: str) -> Reloaded:
+    async def _reload(self, how: str) -> ReloadResult:
         read = self._load()
         logs.renew(self.current.log.level, read.secrets())  # what is wrong with them is told without them
         found = changes(self.current, read)
         if not found:
             log.info("the settings are as they were", extra={"action": "config.unchanged"})
-            return Reloaded()
+            return ReloadResult()
         plan = await self._planned(effective(self.current, read))
         old, new = public(self.current), public(plan.settings)
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
@@ -134,9 +140,9 @@ class Reloader:
             names or "none",
             extra={"action": "config.loaded", "later": ", ".join(found.later)},
         )
-        return Reloaded(found.now, found.later, tuple(plan.fresh), tuple(plan.ended))
+        return ReloadResult(found.now, found.later, tuple(plan.fresh), tuple(plan.ended))
 
-    async def _planned(self, settings: Settings) -> _Plan:
+    async def _planned(self, settings: Settings) -> ReloadPlan:
         """Raises `ConfigError` for whatever is wrong, with nothing left open."""
         app, tables = self._daemon.app, self._channels(settings)
         plan_of(settings)
@@ -144,7 +150,7 @@ class Reloader:
         asks_others = settings.model != self.current.model or settings.attachments != self.current.attachments
         models = choose_models(settings, app.shared.home, app.wrap.model) if asks_others else None
         ended = [name for name in self._tables if name not in tables]
-        plan = _Plan(settings, tables, models, ended, app.purse.pace.rates)
+        plan = ReloadPlan(settings, tables, models, ended, app.purse.pace.rates)
         try:
             for name in (name for name in tables if self._begins_anew(name, tables[name])):
                 plan.fresh[name] = await self._line(name, tables[name], settings)
@@ -174,23 +180,23 @@ class Reloader:
             getattr(before, key) != getattr(after, key) for key in ("kind", "live", "overhears")
         )
 
-    def _check_door(self, plan: _Plan) -> None:
+    def _check_door(self, plan: ReloadPlan) -> None:
         """Channels that are called need the HTTP door, which is opened at the start, and each a path of its own."""
         kept = {name: one for name, one in self._daemon.webhooks().items() if name in plan.tables}
-        fresh = {name: line.channel for name, line in plan.fresh.items() if isinstance(line.channel, Webhook)}
+        fresh = {name: line.channel for name, line in plan.fresh.items() if isinstance(line.channel, SupportsWebhook)}
         if fresh and not self._daemon.called:
             raise ConfigError(
                 f"[channels.{next(iter(fresh))}] is called over HTTP: restart the bot, which opens [http] then."
             )
         check_paths({**kept, **fresh})
 
-    async def _line(self, name: str, table: Table, settings: Settings) -> Line:
+    async def _line(self, name: str, table: Table, settings: Settings) -> ChannelRuntime:
         maker, access = self._daemon.app.maker, self._daemon.access
         channel = self._adapter(name, table)
         try:
             return await maker.line(channel, rules_of(table[0], settings, access))
         except BaseException:
-            if isinstance(channel, Closes):
+            if isinstance(channel, SupportsClose):
                 await channel.aclose()
             raise
 
@@ -211,7 +217,7 @@ class Reloader:
         has introduced itself is not run."""
         channel = self._adapter(name, table)
         try:
-            if isinstance(channel, Introduces):
+            if isinstance(channel, VerifiesCredentials):
                 async with asyncio.timeout(ASKED):
                     await channel.introduce()
         except ChannelRefused as error:
@@ -222,17 +228,17 @@ class Reloader:
         except Exception as error:  # noqa: BLE001 - see `_adapter`
             return str(_defect(name, error))
         finally:
-            if isinstance(channel, Closes):
+            if isinstance(channel, SupportsClose):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CLOSING):
                         await channel.aclose()
         return ""
 
-    async def _in_force(self, plan: _Plan, fact: TapeEntry) -> None:
+    async def _in_force(self, plan: ReloadPlan, fact: TapeEntry) -> None:
         await self._taken_over(plan)
         await self._tape.append([fact])
 
-    async def _lines_replaced(self, plan: _Plan) -> None:
+    async def _lines_replaced(self, plan: ReloadPlan) -> None:
         """Ends what has to end, and puts what is new in its place; nothing of it is run yet."""
         app, manager = self._daemon.app, self._daemon.manager
         for name in plan.ended:
@@ -245,7 +251,7 @@ class Reloader:
                 await manager.stop_one(name, self._grace.deliveries)
             app.lines[name] = line
 
-    async def _taken_over(self, plan: _Plan) -> None:
+    async def _taken_over(self, plan: ReloadPlan) -> None:
         app, settings = self._daemon.app, plan.settings
         logs.renew(settings.log.level, settings.secrets())
         added = {name for name in plan.fresh if name not in app.lines}

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 from bubbot.settings_model import SearchSettings
 from bubbot.stores.sqlite import SqliteStore
-from bubbot.stores.sqlite_index_keeper import IndexFiller
-from bubbot.supervise import Pace, supervise
+from bubbot.stores.sqlite_index_keeper import Indexer
+from bubbot.supervise import Backoff, supervise
 
 
 @asynccontextmanager
@@ -20,9 +20,9 @@ async def indexing(store: SqliteStore, settings: SearchSettings, group: asyncio.
         await store.forget_index()
         yield
         return
-    filler = IndexFiller(store)
+    filler = Indexer(store)
     store.keeper = filler
-    task = group.create_task(supervise("search index", filler.run, Pace(random.random, longest=600.0)))
+    task = group.create_task(supervise("search index", filler.run, Backoff(random.random, longest=600.0)))
     try:
         yield
     finally:

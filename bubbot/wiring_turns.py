@@ -12,22 +12,22 @@ from zoneinfo import ZoneInfo
 
 from bubbot.channel import kept_aside
 from bubbot.errors import ModelError
-from bubbot.gateway.activity import Activity
-from bubbot.gateway.line import Line
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.line import ChannelRuntime
 from bubbot.gateway.previews import PreviewSink
 from bubbot.home import Home
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.runtime.calls import CallRunner, ToolSettings
+from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.commands import CommandRunner
-from bubbot.runtime.compose import Composer, ComposeSettings
+from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
-from bubbot.runtime.metering import BudgetMeter, Thrifty
+from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.places import Places
+from bubbot.runtime.places import TurnLimiter
 from bubbot.runtime.preview import Show
 from bubbot.runtime.prompt import PromptSettings
-from bubbot.runtime.report import Report
+from bubbot.runtime.report import HealthReport
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.settings import Settings
@@ -43,37 +43,39 @@ from bubbot.tools.tape import tape_tools
 from bubbot.tools.usage import usage_tool
 from bubbot.turn import Turn
 from bubbot.views.attachments import IMAGES_SHOWN
-from bubbot.views.outbox import Intent
-from bubbot.wiring_budget import Purse
-from bubbot.wiring_lines import Given
+from bubbot.views.outbox import OutboxMessage
+from bubbot.wiring_budget import BudgetServices
+from bubbot.wiring_lines import Deps
 from bubbot.wiring_models import ModelSet, intake_of
-from bubbot.wiring_schedule import Timekeeping
+from bubbot.wiring_schedule import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class TurnServices:
     """What stays as it is when the settings change. `lines` is always that of the moment; `activity` knows what turns do,
     `report` tells how the bot is; `tools` are added to ours."""
 
     home: Home
-    lines: Mapping[str, Line]
+    lines: Mapping[str, ChannelRuntime]
     texts: Texts
-    time: Timekeeping
-    places: Places
-    given: Given
-    activity: Activity
-    report: Report
+    time: Scheduler
+    places: TurnLimiter
+    given: Deps
+    activity: ActivityTracker
+    report: HealthReport
     tools: Sequence[Tool] = ()
 
 
-def make_turns(settings: Settings, shared: Shared, models: ModelSet, purse: Purse) -> tuple[SessionDeps, Toolbox]:
+def make_turns(
+    settings: Settings, shared: TurnServices, models: ModelSet, purse: BudgetServices
+) -> tuple[SessionDeps, Toolbox]:
     """What every session is given, as these settings have it. Raises `ConfigError`."""
     lines, texts = shared.lines, shared.texts
     show = shared.activity
     show.show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
     toolbox, loop = _loop(settings, shared, models.sessions, purse, show=show)
 
-    async def deliver(channel: str, intent: Intent) -> None:
+    async def deliver(channel: str, intent: OutboxMessage) -> None:
         if line := lines.get(channel):  # else it was taken away in the middle of the turn; the intent is durable
             await line.deliver(intent)
 
@@ -95,14 +97,14 @@ def make_turns(settings: Settings, shared: Shared, models: ModelSet, purse: Purs
 
 
 def _loop(
-    settings: Settings, shared: Shared, models: SessionModels, purse: Purse, *, show: Show
+    settings: Settings, shared: TurnServices, models: SessionModels, purse: BudgetServices, *, show: Show
 ) -> tuple[Toolbox, AgentLoop]:
     """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
     traces = [tape for line in shared.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
-    composer = Composer(
-        Thrifty(models.of, models.named, purse.budget, settings.budget.cheaper).of,
-        ComposeSettings(
+    composer = RequestComposer(
+        BudgetFallbackModel(models.of, models.named, purse.budget, settings.budget.cheaper).of,
+        ContextPolicy(
             settings.context.selector,
             prompt,
             settings.memory.retention_days,
@@ -128,7 +130,7 @@ def _loop(
             *shared.tools,
         ]
     )
-    calls = CallRunner(toolbox, ToolSettings(settings.tools.timeout, settings.tools.result_limit), show)
+    calls = ToolCallRunner(toolbox, ToolLimits(settings.tools.timeout, settings.tools.result_limit), show)
     commands = CommandRunner(toolbox, calls, time.monotonic)
     limits = RunnerSettings(settings.model.max_steps, settings.model.timeout)
     runner = ModelRunner(composer, calls, limits, time.monotonic, show, meter=BudgetMeter(purse.budget))
@@ -142,7 +144,7 @@ def _loop(
     return toolbox, AgentLoop(commands, runner, has_model=has_model)
 
 
-def _export(shared: Shared, session: str, text: str) -> str:
+def _export(shared: TurnServices, session: str, text: str) -> str:
     """Writes a memory to a file of its own under `exports/` and returns its path."""
     folder = shared.home.path / "exports"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -23,7 +23,7 @@ _SENTENCE = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？…]+[」�
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TextCut:
     """A piece ends before `end`; the next one begins at `begin`. What lies between is white space."""
 
     end: int
@@ -56,7 +56,7 @@ def furthest(text: str, start: int, limit: int, measure: Measure) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Cutter:
+class TextCutter:
     """Finds the cuts of one text.
 
     `exact` are the ranges whose white space counts (code): there only the line end at the cut goes. `whole` are those
@@ -67,16 +67,16 @@ class Cutter:
     measure: Measure
     exact: Ranges = ()
     whole: Ranges = ()
-    allowed: Callable[[Cut], bool] | None = None
+    allowed: Callable[[TextCut], bool] | None = None
 
-    def cut(self, start: int, limit: int, *, before: int | None = None) -> Cut:
+    def cut(self, start: int, limit: int, *, before: int | None = None) -> TextCut:
         """The best cut after `start` for a piece that measures at most `limit`, and ends at `before` at the latest.
 
         A place in the first quarter is taken only where nothing else but tearing a word is left.
         """
         return self.gentle(start, limit, before=before) or self._anywhere(start, self._last(start, limit, before))
 
-    def gentle(self, start: int, limit: int, *, before: int | None = None) -> Cut | None:
+    def gentle(self, start: int, limit: int, *, before: int | None = None) -> TextCut | None:
         """The same, or None where a word or a line of code would have to be torn."""
         last = self._last(start, limit, before)
         for least in (start + max(1, (last - start) // 4), start + 1):
@@ -89,7 +89,7 @@ class Cutter:
         last = furthest(self.text, start, limit, self.measure)
         return last if before is None else min(last, before)
 
-    def _places(self, start: int, last: int) -> Iterator[Cut]:
+    def _places(self, start: int, last: int) -> Iterator[TextCut]:
         spaces = list(_SPACE.finditer(self.text, start, min(len(self.text), last + LONGEST_CLUSTER)))
         blank = [match for match in spaces if "\n" in match[0]]
         first = max(0, bisect_right(self.exact, (start, -1)) - 1)
@@ -101,7 +101,7 @@ class Cutter:
         for places in ([match.end() for match in sentences], [match.start() for match in spaces]):
             yield from self._outside([at for at in places if not inside(self.whole, at)], start, last)
 
-    def _outside(self, places: Sequence[int], start: int, last: int) -> Iterator[Cut]:
+    def _outside(self, places: Sequence[int], start: int, last: int) -> Iterator[TextCut]:
         """The places that are not in code, the last one first."""
         for at in sorted(places, reverse=True):
             if start < at <= last and not inside(self.exact, at):
@@ -109,14 +109,14 @@ class Cutter:
                 if boundary(self.text, found.end) and boundary(self.text, found.begin):
                     yield found
 
-    def _lines_of_code(self, start: int, last: int) -> Iterator[Cut]:
+    def _lines_of_code(self, start: int, last: int) -> Iterator[TextCut]:
         at = self.text.rfind("\n", start, last + 1)
         while at > start:
             if inside(self.exact, at):
-                yield Cut(at, at + 1)
+                yield TextCut(at, at + 1)
             at = self.text.rfind("\n", start, at)
 
-    def _trimmed(self, start: int, at: int) -> Cut:
+    def _trimmed(self, start: int, at: int) -> TextCut:
         """A cut without the white space around it, but with the indentation of the line that follows."""
         end = at
         index = bisect_right(self.exact, (at, -1))
@@ -126,18 +126,18 @@ class Cutter:
             end -= 1
         found = _INK.search(self.text, at, high)
         begin = found.start() if found else high
-        return Cut(end, begin if begin == len(self.text) else self.text.rfind("\n", at, begin) + 1 or begin)
+        return TextCut(end, begin if begin == len(self.text) else self.text.rfind("\n", at, begin) + 1 or begin)
 
-    def _anywhere(self, start: int, last: int) -> Cut:
+    def _anywhere(self, start: int, last: int) -> TextCut:
         for at in range(last, start, -1):
-            found = Cut(at, at)
+            found = TextCut(at, at)
             if boundary(self.text, at) and (self.allowed is None or self.allowed(found)):
                 return found
         torn = max(last, start + 1)
         pair = self.text[torn - 1 : torn + 1]
         halves = len(pair) == 2 and "\ud800" <= pair[0] <= "\udbff" and "\udc00" <= pair[1] <= "\udfff"
         at = torn - 1 if halves and torn - 1 > start else torn + halves
-        return Cut(at, at)
+        return TextCut(at, at)
 
 
 def inside(ranges: Ranges, at: int) -> bool:

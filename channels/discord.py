@@ -9,34 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Outbound, Part, Receipt, Receive
+from bubbot.channel import (
+    Attachment,
+    BotIdentity,
+    ChannelHealth,
+    ChannelOptions,
+    MessagePart,
+    Outbound,
+    Receipt,
+    Receive,
+)
 from channels import discord_text
-from channels.discord_api import Api, Timing
+from channels.discord_api import DiscordApi, DiscordApiTiming
 from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_files import fetch
-from channels.discord_interactions import Interactions
+from channels.discord_interactions import OpenInteractions
 from channels.discord_introduce import introduce
-from channels.discord_patience import Pace
-from channels.discord_run import Run
-from channels.discord_send import Sending
+from channels.discord_patience import DiscordReceiveTiming
+from channels.discord_run import DiscordRun
+from channels.discord_send import DiscordSender
 from channels.discord_settings import DiscordSettings, check_keys, read_settings
 from channels.discord_slash import sync_commands
 
 
 class DiscordChannel:
-    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Finds`, `Reports`, `Dismisses` and `Introduces`. Settings:
+    """See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`, `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`. Settings:
     `KEYS` of `discord_settings`."""
 
-    def __init__(self, options: ChannelOptions, settings: DiscordSettings, timing: Timing, pace: Pace) -> None:
+    def __init__(
+        self, options: ChannelOptions, settings: DiscordSettings, timing: DiscordApiTiming, pace: DiscordReceiveTiming
+    ) -> None:
         self.name = options.name
         self._commands = options.commands
         self._settings = settings
-        self._api = Api(settings, timing)
+        self._api = DiscordApi(settings, timing)
         self._within = timing.introduction
-        self._interactions = Interactions(self._api, timing)
+        self._interactions = OpenInteractions(self._api, timing)
         duplicates = DuplicateMonitor(options.name, monotonic=pace.monotonic, grace=pace.duplicates)
-        self._sending = Sending(self._api, settings, options.blob, self._interactions, duplicates)
-        self._run = Run(options, settings, self._api, self._interactions, duplicates, sync=self._sync, pace=pace)
+        self._sending = DiscordSender(self._api, settings, options.blob, self._interactions, duplicates)
+        self._run = DiscordRun(options, settings, self._api, self._interactions, duplicates, sync=self._sync, pace=pace)
 
     async def run(self, receive: Receive) -> None:
         """Receives until cancelled."""
@@ -45,15 +56,15 @@ class DiscordChannel:
     async def _sync(self, application: str) -> None:
         await sync_commands(self._api, application, self._commands() if self._settings.slash else ())
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Pieces that fit Discord's limits, in its Markdown."""
         return discord_text.parts(outbound)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Sends one part; where it answers a slash command, as the answer to that."""
         return await self._sending.send(part)
 
-    async def find(self, part: Part, since: str) -> Sequence[str]:
+    async def find(self, part: MessagePart, since: str) -> Sequence[str]:
         """The bot's own messages that may be this part."""
         return await self._sending.find(part, since)
 
@@ -62,7 +73,7 @@ class DiscordChannel:
         """Seconds; where Discord wants fewer changes, a 429 says so."""
         return self._settings.edit_interval
 
-    async def edit(self, message: str, part: Part) -> None:
+    async def edit(self, message: str, part: MessagePart) -> None:
         """Changes a message of ours."""
         await self._sending.edit(message, part)
 
@@ -78,11 +89,11 @@ class DiscordChannel:
         """The bytes of a file that came with a message."""
         return await fetch(self._api, attachment, limit)
 
-    def health(self) -> Health:
+    def health(self) -> ChannelHealth:
         """How the connection to the gateway is."""
         return self._run.health()
 
-    async def introduce(self) -> Introduction:
+    async def introduce(self) -> BotIdentity:
         """Who the bot is; no connection to the gateway is made."""
         return await introduce(self._api, self._settings, within=self._within)
 
@@ -94,4 +105,6 @@ class DiscordChannel:
 def create(options: ChannelOptions) -> DiscordChannel:
     """The factory of the entry point. Raises `ConfigError`."""
     check_keys(options.name, options.settings.keys())
-    return DiscordChannel(options, read_settings(options.name, options.settings), Timing(), Pace())
+    return DiscordChannel(
+        options, read_settings(options.name, options.settings), DiscordApiTiming(), DiscordReceiveTiming()
+    )

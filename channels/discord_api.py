@@ -20,7 +20,7 @@ import aiohttp
 from discord import DiscordException, File, HTTPException, RateLimited
 from discord.http import HTTPClient, Ratelimit, Route
 
-from channels.discord_errors import Refusal, Unreachable, problem
+from channels.discord_errors import DiscordApiError, DiscordUnavailable, problem
 from channels.discord_settings import DiscordSettings
 
 _TALKATIVE = ("discord.http", "discord.client", "discord.gateway", "discord.state", "discord.webhook.async_")
@@ -31,7 +31,7 @@ _MAJOR = {"channels": "channel_id", "guilds": "guild_id", "webhooks": "webhook_i
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class DiscordApiTiming:
     """Seconds, and where time and chance come from. Tests make them short."""
 
     call: float = 30.0
@@ -54,7 +54,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class FileUpload:
     """A file of a request."""
 
     name: str
@@ -62,18 +62,18 @@ class Upload:
     media_type: str = "application/octet-stream"
 
 
-class Api:
+class DiscordApi:
     """Calls of one bot, with connections of its own. May be made anywhere; opens itself where it is first used."""
 
-    def __init__(self, settings: DiscordSettings, timing: Timing) -> None:
+    def __init__(self, settings: DiscordSettings, timing: DiscordApiTiming) -> None:
         self._settings = settings
         self._timing = timing
         self._opening = asyncio.Lock()
-        self._http: _Http | None = None
+        self._http: _DiscordHttp | None = None
         self._files: aiohttp.ClientSession | None = None
         self._closed = False
-        self._barred: tuple[float, Refusal] | None = None
-        self._hush = _Hush(settings.token)
+        self._barred: tuple[float, DiscordApiError] | None = None
+        self._hush = _DiscordRedactingFilter(settings.token)
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(self._hush)
 
@@ -92,10 +92,10 @@ class Api:
         *,
         json: Any = None,
         params: Mapping[str, str | int] | None = None,
-        files: Sequence[Upload] = (),
+        files: Sequence[FileUpload] = (),
         within: float | None = None,
     ) -> Any:
-        """The answer to a request as JSON, None where it is empty. Raises `Refusal` or `Unreachable`.
+        """The answer to a request as JSON, None where it is empty. Raises `DiscordApiError` or `DiscordUnavailable`.
 
         `path` begins with `/` and has its ids in it. With `files` the JSON goes along as `payload_json`.
         """
@@ -106,8 +106,8 @@ class Api:
                 http, _ = await self._opened()
                 return await http.ask(verb, path, json, params, files)
         except TimeoutError:
-            raise Unreachable(f"a request neither came back nor failed within {wait:g} s") from None
-        except Refusal as error:
+            raise DiscordUnavailable(f"a request neither came back nor failed within {wait:g} s") from None
+        except DiscordApiError as error:
             self._bar(error, path)
             raise
 
@@ -123,9 +123,9 @@ class Api:
                 _, files = await self._opened()
                 return await _download(files, url, self._settings.proxy, limit)
         except TimeoutError:
-            raise Unreachable(f"it was not there within {self._timing.download:g} s") from None
+            raise DiscordUnavailable(f"it was not there within {self._timing.download:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Unreachable(f"the connection failed ({type(error).__name__})") from None
+            raise DiscordUnavailable(f"the connection failed ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
         """Closes every connection."""
@@ -142,17 +142,17 @@ class Api:
             for name in _TALKATIVE:
                 logging.getLogger(name).removeFilter(self._hush)
 
-    async def _opened(self) -> tuple[_Http, aiohttp.ClientSession]:
+    async def _opened(self) -> tuple[_DiscordHttp, aiohttp.ClientSession]:
         async with self._opening:
             if self._closed:
-                raise Unreachable("the channel is closed")
+                raise DiscordUnavailable("the channel is closed")
             if self._http is None or self._files is None:
                 # Both are of the running loop: this is the first place where there is one for sure.
                 connector = aiohttp.TCPConnector(limit=0)
                 self._files = aiohttp.ClientSession(
                     connector=connector, connector_owner=False, cookie_jar=aiohttp.DummyCookieJar()
                 )
-                self._http = _Http(self._settings, connector, self._timing.longest_wait)
+                self._http = _DiscordHttp(self._settings, connector, self._timing.longest_wait)
                 await self._http.open(self._settings.token)
             return self._http, self._files
 
@@ -166,20 +166,20 @@ class Api:
             self._barred = None
             return
         wait = left if refusal.status == 429 else None
-        raise Refusal(refusal.status, refusal.code, refusal.text, wait)
+        raise DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
 
-    def _bar(self, error: Refusal, path: str) -> None:
+    def _bar(self, error: DiscordApiError, path: str) -> None:
         if error.token_refused and not path.startswith(("/webhooks/", "/interactions/")):
             self._barred = (self._timing.monotonic() + self._timing.refused, error)
-        elif isinstance(error, _Banned):
+        elif isinstance(error, _AddressBanned):
             self._barred = (self._timing.monotonic() + (error.retry_after or 0.0), error)
 
 
-class _Banned(Refusal):
+class _AddressBanned(DiscordApiError):
     """A 429 of what stands before Discord: it is about this address, not about one kind of request."""
 
 
-class _Place(Route):
+class _ServerRoute(Route):
     """A route whose address is that of our server; its ids are blanked in the name that limits go by."""
 
     def __init__(self, base: str, verb: str, path: str) -> None:
@@ -198,7 +198,7 @@ class _Place(Route):
             self.webhook_token = words[2]
 
 
-class _Limit(Ratelimit):
+class _OpenRatelimit(Ratelimit):
     """A limit of the library that lets through what may be asked: it refuses every request in a window that is longer
     than the longest wait, also where none has to wait."""
 
@@ -215,7 +215,7 @@ class _Limit(Ratelimit):
         return None
 
 
-class _Http(HTTPClient):
+class _DiscordHttp(HTTPClient):
     """The library's client at an address of its own, without a login, and with waits that may be short."""
 
     def __init__(self, settings: DiscordSettings, connector: aiohttp.BaseConnector, longest_wait: float) -> None:
@@ -241,7 +241,7 @@ class _Http(HTTPClient):
     def get_ratelimit(self, key: str) -> Ratelimit:
         """As the library does it, with our kind of limit."""
         if key not in self._buckets:
-            self._buckets[key] = _Limit(self.max_ratelimit_timeout)
+            self._buckets[key] = _OpenRatelimit(self.max_ratelimit_timeout)
             self._try_clear_expired_ratelimits()
         return self._buckets[key]
 
@@ -259,9 +259,9 @@ class _Http(HTTPClient):
             raise
 
     async def ask(
-        self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[Upload]
+        self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[FileUpload]
     ) -> Any:
-        """One request. Raises `Refusal` or `Unreachable`."""
+        """One request. Raises `DiscordApiError` or `DiscordUnavailable`."""
         more: dict[str, Any] = {} if params is None else {"params": dict(params)}
         if uploads:
             files = [File(io.BytesIO(one.content), _name(one.name)) for one in uploads]
@@ -269,21 +269,21 @@ class _Http(HTTPClient):
         elif json is not None:
             more["json"] = json
         try:
-            return _result(await self.request(_Place(self._base, verb, path), **more))
+            return _result(await self.request(_ServerRoute(self._base, verb, path), **more))
         except RateLimited as error:
-            raise Refusal(429, 0, "too many requests", error.retry_after) from None
+            raise DiscordApiError(429, 0, "too many requests", error.retry_after) from None
         except HTTPException as error:
             raise _problem(error, self.token or "") from None
         except TimeoutError:
             raise
         except (DiscordException, aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"the connection failed ({type(error).__name__})") from None
+            raise DiscordUnavailable(f"the connection failed ({type(error).__name__})") from None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
             # The library reads answers without looking: whatever stands there instead ends here.
-            raise Unreachable(f"its answer cannot be read ({type(error).__name__})") from None
+            raise DiscordUnavailable(f"its answer cannot be read ({type(error).__name__})") from None
 
 
-def _form(json: Any, uploads: Sequence[Upload], files: Sequence[File]) -> list[dict[str, Any]]:
+def _form(json: Any, uploads: Sequence[FileUpload], files: Sequence[File]) -> list[dict[str, Any]]:
     """The parts of a request with files, as the library takes them."""
     parts = [{"name": "payload_json", "value": json_module.dumps(json or {})}]
     made = [
@@ -307,17 +307,17 @@ def _result(data: Any) -> Any:
     try:
         return json_module.loads(data)
     except ValueError:
-        raise Unreachable("its answer is a page and not JSON") from None
+        raise DiscordUnavailable("its answer is a page and not JSON") from None
 
 
-def _problem(error: HTTPException, token: str) -> Refusal | Unreachable:
+def _problem(error: HTTPException, token: str) -> DiscordApiError | DiscordUnavailable:
     headers = error.response.headers
     body: Any = error.text
     if headers.get("content-type") == "application/json":
         body = {"message": error.text, "code": error.code}
     found = problem(error.status, body, token, headers.get("retry-after"))
-    if isinstance(found, Refusal) and found.status == 429 and not ("via" in headers and isinstance(body, dict)):
-        return _Banned(429, found.code, found.text, found.retry_after)
+    if isinstance(found, DiscordApiError) and found.status == 429 and not ("via" in headers and isinstance(body, dict)):
+        return _AddressBanned(429, found.code, found.text, found.retry_after)
     return found
 
 
@@ -326,8 +326,8 @@ async def _download(session: aiohttp.ClientSession, url: str, proxy: str | None,
     async with session.get(url, proxy=proxy, allow_redirects=False) as response:
         if response.status != 200:
             if response.status >= 500:
-                raise Unreachable(f"it has a fault of its own ({response.status})")
-            raise Refusal(response.status, 0, "its address is not valid, or no longer")
+                raise DiscordUnavailable(f"it has a fault of its own ({response.status})")
+            raise DiscordApiError(response.status, 0, "its address is not valid, or no longer")
         if (response.content_length or 0) > limit:
             return None
         async for chunk in response.content.iter_chunked(65536):
@@ -337,7 +337,7 @@ async def _download(session: aiohttp.ClientSession, url: str, proxy: str | None,
     return bytes(found)
 
 
-class _Hush(logging.Filter):
+class _DiscordRedactingFilter(logging.Filter):
     """Takes tokens out of what the library logs, and what people wrote."""
 
     def __init__(self, token: str) -> None:

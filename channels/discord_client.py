@@ -22,10 +22,10 @@ import yarl
 from discord.gateway import DiscordWebSocket, ReconnectWebSocket, WebSocketClosure
 from discord.http import HTTPClient
 
-from bubbot.channel import Health
+from bubbot.channel import ChannelHealth
 from bubbot.errors import ChannelRefused
 from channels.discord_errors import refused_token
-from channels.discord_patience import Pace
+from channels.discord_patience import DiscordReceiveTiming
 from channels.discord_settings import DiscordSettings
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ Hear = Callable[[str, Any, str], None]
 """Takes an event: its name, its content, and what it is called in its session."""
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """The connection cannot go on; the text is for people."""
 
     def __init__(self, text: str, *, resume: bool = True) -> None:
@@ -46,7 +46,7 @@ class Broken(Exception):
 
 
 @dataclass
-class _Session:
+class _GatewaySession:
     """What is needed to take up a session again."""
 
     id: str | None = None
@@ -58,11 +58,11 @@ class _Session:
         return self.id is not None and self.sequence is not None
 
 
-class _Socket(DiscordWebSocket):
+class _GatewaySocket(DiscordWebSocket):
     """The library's socket, which tells its owner what it gets and does not end over it. Subclassed for each client,
     since the library keeps the gateway's address in the class."""
 
-    owner: Gateway
+    owner: DiscordGateway
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(socket, loop=loop)
@@ -72,13 +72,20 @@ class _Socket(DiscordWebSocket):
         try:
             text = self._decompressor.decompress(msg) if isinstance(msg, bytes) else msg
         except Exception as error:  # noqa: BLE001 - whatever the decompressor raises, its stream is lost
-            raise Broken(f"what Discord sends cannot be unpacked ({type(error).__name__})") from None
+            raise ConnectionBroken(f"what Discord sends cannot be unpacked ({type(error).__name__})") from None
         self.owner.heard_something()
         if text is None:
             return  # the rest of it comes
         try:
             await super().received_message(text)
-        except (ReconnectWebSocket, WebSocketClosure, discord.ConnectionClosed, OSError, aiohttp.ClientError, Broken):
+        except (
+            ReconnectWebSocket,
+            WebSocketClosure,
+            discord.ConnectionClosed,
+            OSError,
+            aiohttp.ClientError,
+            ConnectionBroken,
+        ):
             raise
         except Exception as error:  # noqa: BLE001 - the library reads what comes without looking
             self.owner.unread(text, error)
@@ -95,7 +102,7 @@ class _Socket(DiscordWebSocket):
             return  # what was cut off in closing is closed
 
 
-class _Handed(dict[str, Callable[[Any], None]]):
+class _RawEventParsers(dict[str, Callable[[Any], None]]):
     """In place of the library's parsers: every event goes to us."""
 
     def __init__(self, hear: Callable[[str, Any], None]) -> None:
@@ -106,18 +113,24 @@ class _Handed(dict[str, Callable[[Any], None]]):
         return partial(self._hear, event)
 
 
-class Gateway(discord.Client):
+class DiscordGateway(discord.Client):
     """A connection that is kept. `hear` is called with every event, in order; it must not raise."""
 
     def __init__(
-        self, http: HTTPClient, settings: DiscordSettings, pace: Pace, *, hear: Hear, now: Callable[[], str]
+        self,
+        http: HTTPClient,
+        settings: DiscordSettings,
+        pace: DiscordReceiveTiming,
+        *,
+        hear: Hear,
+        now: Callable[[], str],
     ) -> None:
         self._shared = http
         self._settings = settings
         self._pace = pace
         self._hear = hear
         self._now = now
-        self._socket: _Socket | None = None
+        self._socket: _GatewaySocket | None = None
         self._sessions: deque[float] = deque()
         self._ready_now = False
         self._heard = ""
@@ -132,9 +145,9 @@ class Gateway(discord.Client):
             heartbeat_timeout=pace.silent,
         )
         logger.removeFilter(_no_voice)
-        self._connection.parsers = _Handed(self._event)
-        self._kind: type[_Socket] = type(
-            "_Own", (_Socket,), {"owner": self, "DEFAULT_GATEWAY": yarl.URL(settings.gateway_url)}
+        self._connection.parsers = _RawEventParsers(self._event)
+        self._kind: type[_GatewaySocket] = type(
+            "_Own", (_GatewaySocket,), {"owner": self, "DEFAULT_GATEWAY": yarl.URL(settings.gateway_url)}
         )
 
     def _get_state(self, **options: Any) -> Any:
@@ -146,22 +159,22 @@ class Gateway(discord.Client):
         del shard_id, initial
         self._sessions.append(self._pace.monotonic())
 
-    def health(self) -> Health:
+    def health(self) -> ChannelHealth:
         """As of now."""
-        return Health(self._ready_now, self._heard, "" if self._ready_now else self._note)
+        return ChannelHealth(self._ready_now, self._heard, "" if self._ready_now else self._note)
 
     def heard_something(self) -> None:
         """A frame came."""
         self._heard = self._now()
 
-    def opened(self, socket: _Socket) -> None:
+    def opened(self, socket: _GatewaySocket) -> None:
         """A connection was made; it is ours to end."""
         self._socket = socket
 
     def unread(self, text: str, error: Exception) -> None:
         """A frame that the library could not read. What the connection stands on ends it; anything else is handed on.
 
-        Raises `Broken`.
+        Raises `ConnectionBroken`.
         """
         try:
             frame = json.loads(text)
@@ -174,7 +187,7 @@ class Gateway(discord.Client):
             return self._event("RESUMED", {})
         if frame.get("op") != 0 or name == "READY":
             words = f"what Discord sends cannot be read ({type(error).__name__})"
-            raise Broken(words, resume=name != "READY") from None
+            raise ConnectionBroken(words, resume=name != "READY") from None
         return self._hear(str(name), frame.get("d"), "")
 
     def _event(self, name: str, data: Any) -> None:
@@ -187,7 +200,7 @@ class Gateway(discord.Client):
     async def stay(self) -> None:
         """Connects, and connects again, until cancelled. Raises `ChannelRefused` where only the operator can help."""
         await self._async_setup_hook()
-        session, failures = _Session(), 0
+        session, failures = _GatewaySession(), 0
         while True:
             began = self._pace.monotonic()
             try:
@@ -198,7 +211,7 @@ class Gateway(discord.Client):
                 if (refused := refusal(self._settings, error.code)) is not None:
                     raise refused from None
                 words, resume = f"Discord ended the connection ({error.code})", False
-            except Broken as error:
+            except ConnectionBroken as error:
                 words, resume = str(error), error.resume
             except TimeoutError:
                 words, resume = "nothing came any more", True
@@ -216,7 +229,7 @@ class Gateway(discord.Client):
             self._say(words, failures)
             await asyncio.sleep(self._before(session, failures))
 
-    async def _connection_of(self, session: _Session) -> None:
+    async def _connection_of(self, session: _GatewaySession) -> None:
         """One connection, from its beginning to its end, which is always an exception."""
         loop = asyncio.get_running_loop()
         silent = self._pace.silent + self._pace.margin
@@ -234,7 +247,7 @@ class Gateway(discord.Client):
                 if self._ready_now and not limit.expired():
                     limit.reschedule(loop.time() + silent)
 
-    async def _leave(self, session: _Session) -> None:
+    async def _leave(self, session: _GatewaySession) -> None:
         """The connection ends, and what is needed to resume is kept."""
         self._ready_now = False
         socket, self._socket = self._socket, None
@@ -245,7 +258,7 @@ class Gateway(discord.Client):
         # Cancelled: the bot says goodbye, so that it is shown as away. Otherwise its session has to stay.
         await socket.leave(self._pace.close, 1000 if task is not None and task.cancelling() else 4000)
 
-    def _before(self, session: _Session, failures: int) -> float:
+    def _before(self, session: _GatewaySession, failures: int) -> float:
         """Seconds to wait before the next connection."""
         wait = self._pace.wait(failures) if failures else self._pace.first_wait * self._pace.chance()
         if session.lasts:

@@ -41,7 +41,7 @@ _WORDS = {
 """What a code means, where Discord's own words say less."""
 
 
-class Refusal(Exception):
+class DiscordApiError(Exception):
     """Discord answered and said no.
 
     `status` is that of HTTP, `code` Discord's own, 0 where it names none; `text` what it says, fit for people;
@@ -66,11 +66,11 @@ class Refusal(Exception):
         return self.status == 401 and self.code != INVALID_WEBHOOK_TOKEN
 
 
-class Unreachable(Exception):
+class DiscordUnavailable(Exception):
     """No answer came, or none that can be read. The text is fit for people and names no address."""
 
 
-def problem(status: int, body: Any, token: str, waits: str | None = None) -> Refusal | Unreachable:
+def problem(status: int, body: Any, token: str, waits: str | None = None) -> DiscordApiError | DiscordUnavailable:
     """Reads an answer whose HTTP status is not one of success; `waits` is its header Retry-After.
 
     Only what has the form of the API is a refusal: a page of a proxy says nothing about what was asked.
@@ -78,15 +78,15 @@ def problem(status: int, body: Any, token: str, waits: str | None = None) -> Ref
     found = _parsed(body)
     if status == 429:
         wait = _seconds(found.get("retry_after") if found else waits) or _seconds(waits) or 1.0
-        return Refusal(429, _code(found), "too many requests", wait)
+        return DiscordApiError(429, _code(found), "too many requests", wait)
     if status >= 500:
-        return Unreachable(f"it has a fault of its own ({status})")
+        return DiscordUnavailable(f"it has a fault of its own ({status})")
     if status == 413:
-        return Refusal(413, _code(found) or TOO_LARGE, "the request is too large")
+        return DiscordApiError(413, _code(found) or TOO_LARGE, "the request is too large")
     if found is None:
-        return Unreachable(f"what stands before it answered with a page ({status})")
+        return DiscordUnavailable(f"what stands before it answered with a page ({status})")
     said = " ".join(str(found.get("message") or "no reason").split())
-    return Refusal(status, _code(found), said.replace(token, "[token]")[:LONGEST])
+    return DiscordApiError(status, _code(found), said.replace(token, "[token]")[:LONGEST])
 
 
 def refused_token(channel: str) -> ChannelRefused:
@@ -97,9 +97,9 @@ def refused_token(channel: str) -> ChannelRefused:
     )
 
 
-def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
+def delivery_failed(error: DiscordApiError | DiscordUnavailable) -> DeliveryFailed:
     """What the port calls a failed sending, editing or finding."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, DiscordUnavailable):
         return DeliveryFailed(f"Discord did not answer: {error}", maybe=True)
     shown = f"{error.status}/{error.code}" if error.code else f"{error.status}"
     text = f"Discord refused it ({shown}): {_WORDS.get(error.code, error.text)}"
@@ -110,9 +110,9 @@ def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
     return DeliveryFailed(text, permanent=permanent, gone=permanent and error.code in GONE)
 
 
-def fetch_failed(error: Refusal | Unreachable) -> FetchFailed:
+def fetch_failed(error: DiscordApiError | DiscordUnavailable) -> FetchFailed:
     """What the port calls an attachment that cannot be had."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, DiscordUnavailable):
         return FetchFailed(f"the file could not be fetched: {error}", permanent=False)
     if error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL):
         return FetchFailed("the message that the file came with is gone")

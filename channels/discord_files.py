@@ -7,11 +7,11 @@ from typing import Any
 
 from bubbot.channel import Attachment
 from bubbot.errors import FetchFailed
-from channels.discord_api import Api
-from channels.discord_errors import Refusal, Unreachable, fetch_failed
+from channels.discord_api import DiscordApi
+from channels.discord_errors import DiscordApiError, DiscordUnavailable, fetch_failed
 
 
-async def fetch(api: Api, attachment: Attachment, limit: int) -> bytes:
+async def fetch(api: DiscordApi, attachment: Attachment, limit: int) -> bytes:
     """The bytes of an attachment. Raises `FetchFailed`.
 
     Its address ends after a day: then the message is asked for a new one.
@@ -21,12 +21,12 @@ async def fetch(api: Api, attachment: Attachment, limit: int) -> bytes:
     try:
         try:
             content = await api.download(reference["url"], limit)
-        except Refusal as error:
+        except DiscordApiError as error:
             fresh = await _asked_again(api, reference)
             if fresh in ("", reference["url"]):
                 raise fetch_failed(error) from None
             content = await api.download(fresh, limit)
-    except (Refusal, Unreachable) as error:
+    except (DiscordApiError, DiscordUnavailable) as error:
         raise fetch_failed(error) from None
     if content is None:
         raise FetchFailed(f"the file is larger than {size_of(limit)}, the most that is taken")
@@ -49,7 +49,7 @@ def _reference(attachment: Attachment) -> dict[str, str]:
     return reference
 
 
-async def _asked_again(api: Api, reference: dict[str, str]) -> str:
+async def _asked_again(api: DiscordApi, reference: dict[str, str]) -> str:
     """A new address, as the message gives it now; empty where it gives none."""
     channel, message = reference["channel"], reference["message"]
     if not (channel.isdecimal() and message.isdecimal()):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from bubbot.channel import Deletion, Edit, Inbound, Quote, Sender, Unparsed
+from bubbot.channel import Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
 from channels.discord_content import Raw, attachments, number_of, objects, text_of, words
-from channels.discord_text_in import Me, Names, plain, said
+from channels.discord_text_in import DiscordBotUser, MentionNames, plain, said
 
 DEFAULT, REPLY, SLASH, MENU = 0, 19, 20, 23
 SAID = frozenset({DEFAULT, REPLY, SLASH, MENU})
@@ -26,7 +26,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class DiscordPlace:
     """A chat as the port names it; `title` is that of a forum's post."""
 
     chat: str
@@ -42,33 +42,33 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class MessageScene:
     """What has to be known to read a message: our channel's name, who we are, the chat, and what is called how."""
 
     channel: str
-    me: Me
-    where: Where
+    me: DiscordBotUser
+    where: DiscordPlace
     channels: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_message(scene: Scene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | Unparsed | None:
+def read_message(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | UnparsedUpdate | None:
     """The inbound of a message; None where nobody says anything to us. `roles`: the sender's, where they are not in it.
 
-    What cannot be read is `Unparsed`, with the message as JSON; its id is the same when the message comes again.
+    What cannot be read is `UnparsedUpdate`, with the message as JSON; its id is the same when the message comes again.
     """
-    return _read(scene, raw, "m", lambda whole: _Reader(scene, whole, roles).inbound())
+    return _read(scene, raw, "m", lambda whole: _DiscordMessageReader(scene, whole, roles).inbound())
 
 
-def read_edit(scene: Scene, raw: Any, roles: tuple[str, ...] = ()) -> Edit | Unparsed | None:
+def read_edit(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Edit | UnparsedUpdate | None:
     """The edit of a changed message; None where only its looks changed (a link was unfolded, it was pinned)."""
-    return _read(scene, raw, "e", lambda whole: _Reader(scene, whole, roles).edit())
+    return _read(scene, raw, "e", lambda whole: _DiscordMessageReader(scene, whole, roles).edit())
 
 
-def read_deletion(scene: Scene, raw: Any, now: str) -> list[Deletion | Unparsed]:
+def read_deletion(scene: MessageScene, raw: Any, now: str) -> list[Deletion | UnparsedUpdate]:
     """One deletion for each message that is gone."""
 
-    def read(whole: Raw) -> list[Deletion | Unparsed]:
+    def read(whole: Raw) -> list[Deletion | UnparsedUpdate]:
         where, gone = scene.where, whole.get("ids", [whole.get("id")])
         if not isinstance(gone, list):
             raise TypeError("no list of messages")
@@ -79,7 +79,7 @@ def read_deletion(scene: Scene, raw: Any, now: str) -> list[Deletion | Unparsed]
     return found if isinstance(found, list) else [found]
 
 
-def author_without_roles(where: Where, raw: Any) -> str:
+def author_without_roles(where: DiscordPlace, raw: Any) -> str:
     """The id of the person who wrote a message of a server, where the message does not tell their roles."""
     if not where.space or not isinstance(raw, dict) or isinstance(raw.get("member"), dict) or raw.get("webhook_id"):
         return ""
@@ -90,7 +90,7 @@ def author_without_roles(where: Where, raw: Any) -> str:
     return number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
 
 
-def unparsed(channel: str, chat: str, mark: str, raw: Any, reason: str) -> Unparsed:
+def unparsed(channel: str, chat: str, mark: str, raw: Any, reason: str) -> UnparsedUpdate:
     """What cannot be read. Its id is that of the message where it has one, else its content."""
     content = _bytes(raw)
     number = raw.get("id") if isinstance(raw, dict) else None
@@ -98,7 +98,7 @@ def unparsed(channel: str, chat: str, mark: str, raw: Any, reason: str) -> Unpar
     known = f"{number}:{stamp}" if isinstance(stamp, str) else number
     if not isinstance(number, str) or not re.fullmatch(r"[\w:.+-]{1,80}", str(known), re.ASCII):
         known = hashlib.sha256(content).hexdigest()[:32]
-    return Unparsed(channel, f"u{mark}{known}", chat, content, reason, _sender_of(raw))
+    return UnparsedUpdate(channel, f"u{mark}{known}", chat, content, reason, _sender_of(raw))
 
 
 def _sender_of(raw: Any) -> str:
@@ -133,7 +133,7 @@ def utc(value: object) -> str:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
-def _read(scene: Scene, raw: Any, mark: str, read: Callable[[Raw], Read]) -> Read | Unparsed:
+def _read(scene: MessageScene, raw: Any, mark: str, read: Callable[[Raw], Read]) -> Read | UnparsedUpdate:
     try:
         whole = whole_text(raw)
         if not isinstance(whole, dict):
@@ -151,10 +151,10 @@ def _bytes(raw: Any) -> bytes:
         return b""  # nested deeper than anything can write it
 
 
-class _Reader:
+class _DiscordMessageReader:
     """Reads one message. Raises whatever its form leads to."""
 
-    def __init__(self, scene: Scene, raw: Raw, roles: tuple[str, ...]) -> None:
+    def __init__(self, scene: MessageScene, raw: Raw, roles: tuple[str, ...]) -> None:
         self._scene = scene
         self._raw = raw
         self._id = number_of(raw.get("id"))
@@ -164,7 +164,7 @@ class _Reader:
         self._sender = person(author, raw.get("member"), roles)
         if raw.get("webhook_id"):
             self._sender = Sender(self._sender.id, self._sender.name, bot=True)
-        self._names = Names(_mentioned(raw), scene.channels, scene.roles)
+        self._names = MentionNames(_mentioned(raw), scene.channels, scene.roles)
         self._files = attachments(raw, scene.where.id, self._id)
         self._said = said(text_of(raw.get("content")), scene.me, self._names)
         more = words(raw, embeds=self._sender.bot)
@@ -238,7 +238,7 @@ class _Reader:
 
     def _quoted(self, message: Raw, number: str, sender: Sender) -> Quote:
         me = self._scene.me
-        names = Names({**_mentioned(message), **self._names.people}, self._names.channels, self._names.roles)
+        names = MentionNames({**_mentioned(message), **self._names.people}, self._names.channels, self._names.roles)
         text = plain(text_of(message.get("content")), me, names)
         text = "\n".join(part for part in (text, words(message, embeds=sender.bot and sender.id != me.id)) if part)
         elsewhere = number_of(self._reference.get("channel_id")) if not number else self._scene.where.id

@@ -22,7 +22,7 @@ _MARKS = {"strong": "**", "em": "*", "s": "~~", "spoiler": "||"}
 
 def inline(children: Sequence[Token], *, newline: str = "\n", bold: bool = False) -> str:
     """The text with Discord's marks. `newline` is how a line ends in it; `bold`: it stands in bold letters already."""
-    return _Inline(newline, bold=bold).made(children)
+    return _InlineRenderer(newline, bold=bold).made(children)
 
 
 def plain(children: Sequence[Token]) -> str:
@@ -71,7 +71,7 @@ def _begins(found: re.Match[str]) -> str:
     return f"{found[1]}\\{found[2]}" if found[2] else f"{found[1]}{found[3]}\\{found[4]}"
 
 
-class _Inline:
+class _InlineRenderer:
     def __init__(self, newline: str, *, bold: bool) -> None:
         self._newline = newline
         self._bold = bold

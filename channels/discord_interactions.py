@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from channels.discord_api import Api, Timing, Upload
+from channels.discord_api import DiscordApi, DiscordApiTiming, FileUpload
 from channels.discord_errors import (
     ALREADY_ANSWERED,
     ARCHIVED,
@@ -20,8 +20,8 @@ from channels.discord_errors import (
     UNKNOWN_INTERACTION,
     UNKNOWN_MESSAGE,
     UNKNOWN_WEBHOOK,
-    Refusal,
-    Unreachable,
+    DiscordApiError,
+    DiscordUnavailable,
 )
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ DONE = "✓"
 
 
 @dataclass(slots=True, eq=False)
-class _Living:
+class _OpenInteraction:
     """An interaction whose token may still be used. `notice`: when it is shown that an answer is worked on; `answers`: ids
     of messages by the keys of their parts."""
 
@@ -57,14 +57,14 @@ class _Living:
         return f"/webhooks/{self.application}/{self.token}/messages/@original"
 
 
-class Interactions:
+class OpenInteractions:
     """The interactions of one bot that can still be answered."""
 
-    def __init__(self, api: Api, timing: Timing) -> None:
+    def __init__(self, api: DiscordApi, timing: DiscordApiTiming) -> None:
         self._api = api
         self._timing = timing
-        self._living: OrderedDict[str, _Living] = OrderedDict()
-        self._of_message: dict[str, _Living] = {}
+        self._living: OrderedDict[str, _OpenInteraction] = OrderedDict()
+        self._of_message: dict[str, _OpenInteraction] = {}
 
     def remember(self, raw: Any) -> None:
         """Takes note of an interaction as the gateway tells it; before its event is handed on."""
@@ -79,7 +79,7 @@ class Interactions:
             return
         if number not in self._living:
             notice, until = now + self._timing.answer_first, now + self._timing.interaction
-            self._living[number] = _Living(number, token, application, place, notice, until)
+            self._living[number] = _OpenInteraction(number, token, application, place, notice, until)
         while len(self._living) > MOST:
             self._forget(next(iter(self._living.values())))
 
@@ -108,14 +108,16 @@ class Interactions:
             try:
                 await self._callback(one, NOW, {"content": DONE, "flags": FOR_ONE})
                 one.state = "dead"
-            except (Refusal, Unreachable) as error:
+            except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("a command was not confirmed: %s", error, extra={"action": "discord.confirm"})
 
-    async def answer(self, number: str, key: str, payload: dict[str, Any], files: Sequence[Upload] = ()) -> str | None:
+    async def answer(
+        self, number: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
+    ) -> str | None:
         """Answers an interaction and returns the id of the message; None where an ordinary message has to do it:
         the interaction is unknown, over, or has its answer.
 
-        The same key again returns the same message. Raises `Refusal` or `Unreachable`.
+        The same key again returns the same message. Raises `DiscordApiError` or `DiscordUnavailable`.
         """
         one = self._alive(number)
         if one is None:
@@ -128,7 +130,7 @@ class Interactions:
                 return None
             try:
                 message = await self._first(one, payload, files)
-            except Refusal as error:
+            except DiscordApiError as error:
                 if not _over(error):
                     raise
                 self._end(one, error)
@@ -137,7 +139,9 @@ class Interactions:
             self._keep(one, key, message)
             return message
 
-    async def follow(self, place: str, key: str, payload: dict[str, Any], files: Sequence[Upload] = ()) -> str | None:
+    async def follow(
+        self, place: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
+    ) -> str | None:
         """A further message to the newest interaction that has its answer in this channel or thread; None where there
         is none. For channels in which the bot may only answer."""
         for one in reversed(list(self._living.values())):
@@ -151,7 +155,7 @@ class Interactions:
             try:
                 path = f"/webhooks/{one.application}/{one.token}"
                 made = await self._api.call("POST", path, json=payload, params={"wait": "true"}, files=files)
-            except Refusal as error:
+            except DiscordApiError as error:
                 if not _over(error):
                     raise
                 self._end(one, error)
@@ -166,7 +170,7 @@ class Interactions:
             return False
         try:
             await self._api.call("PATCH", f"/webhooks/{one.application}/{one.token}/messages/{message}", json=payload)
-        except Refusal as error:
+        except DiscordApiError as error:
             if error.code == ARCHIVED:
                 return False
             if not _over(error) or error.code == UNKNOWN_MESSAGE:
@@ -188,20 +192,20 @@ class Interactions:
             one.state = "dead"
             try:
                 await self._api.call("DELETE", one.original)
-            except (Refusal, Unreachable) as error:
+            except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("a notice was not taken back: %s", error, extra={"action": "discord.notice"})
 
-    async def _first(self, one: _Living, payload: dict[str, Any], files: Sequence[Upload]) -> str:
+    async def _first(self, one: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]) -> str:
         if files:
             await self._defer(one)  # a file may take longer than Discord waits
         if one.state == "dead":
-            raise Refusal(404, UNKNOWN_INTERACTION, "the interaction is over")
+            raise DiscordApiError(404, UNKNOWN_INTERACTION, "the interaction is over")
         if one.state == "new" and files:
-            raise Unreachable("it is not known whether an interaction is still open")
+            raise DiscordUnavailable("it is not known whether an interaction is still open")
         if one.state == "new":
             try:
                 found = await self._callback(one, NOW, payload)
-            except Refusal as error:
+            except DiscordApiError as error:
                 if error.code != ALREADY_ANSWERED:
                     raise
                 return await self._found(one, payload, files)
@@ -210,38 +214,38 @@ class Interactions:
             return _id(await self._api.call("GET", one.original))
         return _id(await self._api.call("PATCH", one.original, json=payload, files=files))
 
-    async def _found(self, one: _Living, payload: dict[str, Any], files: Sequence[Upload]) -> str:
+    async def _found(self, one: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]) -> str:
         """What an earlier try whose outcome nobody heard has made: a notice, or the answer itself."""
         found = await self._api.call("GET", one.original)
         if isinstance(found, dict) and int(found.get("flags") or 0) & LOADING:
             found = await self._api.call("PATCH", one.original, json=payload, files=files)
         return _id(found)
 
-    async def _defer(self, one: _Living) -> None:
+    async def _defer(self, one: _OpenInteraction) -> None:
         """The notice, where nothing was said yet; the caller holds the lock."""
         if one.state != "new":
             return
         try:
             await self._callback(one, LATER, None)
             one.state = "deferred"
-        except Refusal as error:
+        except DiscordApiError as error:
             if error.code == ALREADY_ANSWERED:
                 one.state = "deferred"
             elif _over(error):
                 self._end(one, error)
             else:
                 log.debug("a notice was refused: %s", error, extra={"action": "discord.notice"})
-        except Unreachable as error:
+        except DiscordUnavailable as error:
             log.debug("a notice was not shown: %s", error, extra={"action": "discord.notice"})
 
-    async def _callback(self, one: _Living, kind: int, payload: dict[str, Any] | None) -> Any:
+    async def _callback(self, one: _OpenInteraction, kind: int, payload: dict[str, Any] | None) -> Any:
         body: dict[str, Any] = {"type": kind} if payload is None else {"type": kind, "data": payload}
         return await self._api.call(
             "POST", f"/interactions/{one.id}/{one.token}/callback", json=body, params={"with_response": "true"},
             within=self._timing.callback,
         )  # fmt: skip
 
-    def _alive(self, number: str) -> _Living | None:
+    def _alive(self, number: str) -> _OpenInteraction | None:
         one = self._living.get(number)
         if one is None or one.state == "dead":
             return None
@@ -250,23 +254,23 @@ class Interactions:
             return None
         return one
 
-    def _keep(self, one: _Living, key: str, message: str) -> None:
+    def _keep(self, one: _OpenInteraction, key: str, message: str) -> None:
         if key:
             one.answers[key] = message
         if message:
             self._of_message[message] = one
 
-    def _end(self, one: _Living, error: Refusal) -> None:
+    def _end(self, one: _OpenInteraction, error: DiscordApiError) -> None:
         one.state = "dead"
         log.debug("an interaction is over: %s", error, extra={"action": "discord.interaction"})
 
-    def _forget(self, one: _Living) -> None:
+    def _forget(self, one: _OpenInteraction) -> None:
         self._living.pop(one.id, None)
         for message in [message for message, of in self._of_message.items() if of is one]:
             del self._of_message[message]
 
 
-def _over(error: Refusal) -> bool:
+def _over(error: DiscordApiError) -> bool:
     """Whether it is that the token or what it is for has come to its end."""
     codes = (UNKNOWN_INTERACTION, UNKNOWN_WEBHOOK, INVALID_WEBHOOK_TOKEN, UNKNOWN_MESSAGE)
     return error.code in codes or error.status in (401, 404)

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bubbot.channel import Introduction
+from bubbot.channel import BotIdentity
 from bubbot.errors import ChannelError
-from channels.discord_api import Api
-from channels.discord_errors import Refusal, Unreachable, refused_token
+from channels.discord_api import DiscordApi
+from channels.discord_errors import DiscordApiError, DiscordUnavailable, refused_token
 from channels.discord_run import SEES_TEXT, application
 from channels.discord_settings import DiscordSettings
 from channels.http_date import iso
 
 
-async def introduce(api: Api, settings: DiscordSettings, *, within: float) -> Introduction:
-    """See `Introduces`."""
+async def introduce(api: DiscordApi, settings: DiscordSettings, *, within: float) -> BotIdentity:
+    """See `VerifiesCredentials`."""
     channel = settings.channel
     try:
         found = await api.call("GET", "/applications/@me", within=within)
         number, flags = application(found)
-    except Refusal as error:
+    except DiscordApiError as error:
         if error.token_refused:
             raise refused_token(channel) from None
         raise ChannelError(f"[channels.{channel}] Discord refused ({error.status}): {error.text}.") from None
-    except (Unreachable, TypeError) as error:
+    except (DiscordUnavailable, TypeError) as error:
         raise ChannelError(f"[channels.{channel}] Discord cannot be reached: {error}.") from None
     # An application without a bot has no token that gets so far; its own name is the next best.
     bot: dict[str, Any] = found["bot"] if isinstance(found.get("bot"), dict) else found
     name = str(bot.get("username") or found.get("name") or "")
-    return Introduction(str(bot.get("id") or number), name, tuple(_remarks(found, flags, settings)), iso(api.date))
+    return BotIdentity(str(bot.get("id") or number), name, tuple(_remarks(found, flags, settings)), iso(api.date))
 
 
 def _remarks(found: dict[str, Any], flags: int, settings: DiscordSettings) -> Iterator[str]:

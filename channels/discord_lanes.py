@@ -18,13 +18,13 @@ Item = TypeVar("Item")
 
 
 @dataclass
-class _Lane(Generic[Item]):
+class _ChatLane(Generic[Item]):
     waiting: deque[Item] = field(default_factory=deque)
     gap: bool = False
     task: asyncio.Task[None] | None = None
 
 
-class Lanes(Generic[Item]):
+class ChatLanes(Generic[Item]):
     """`take` is awaited for each item of a lane, `fill` for its gap. What either raises ends everything: `failed`."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Lanes(Generic[Item]):
         self._take = take
         self._fill = fill
         self._room = room
-        self._lanes: dict[str, _Lane[Item]] = {}
+        self._lanes: dict[str, _ChatLane[Item]] = {}
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, name: str, item: Item) -> None:
@@ -73,14 +73,14 @@ class Lanes(Generic[Item]):
         if not self.failed.cancel() and not self.failed.cancelled():
             self.failed.exception()  # somebody looked at it
 
-    def _lane(self, name: str) -> _Lane[Item]:
+    def _lane(self, name: str) -> _ChatLane[Item]:
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = _Lane()
+            lane = self._lanes[name] = _ChatLane()
             lane.task = asyncio.create_task(self._run(name, lane), name=f"{self._channel}: chat {name}")
         return lane
 
-    async def _run(self, name: str, lane: _Lane[Item]) -> None:
+    async def _run(self, name: str, lane: _ChatLane[Item]) -> None:
         try:
             while lane.gap or lane.waiting:
                 if lane.gap:

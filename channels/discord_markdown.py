@@ -16,7 +16,7 @@ from channels.discord_inline import code_safe, inline, linked, plain
 from channels.markdown import RULE
 from channels.markdown_parser import language_of, tokens
 from channels.markdown_table import aligned, width_of
-from channels.marked import Marked, clean
+from channels.marked import MarkedText, clean
 
 COLUMNS = 64
 """Columns of fixed width up to which a table stands in columns; a telephone shows fewer, and wraps them."""
@@ -28,20 +28,20 @@ def render(source: str, *, table_columns: int = COLUMNS) -> str:
     """The Markdown for Discord. Tables wider than `table_columns` become a list of their rows."""
     source = clean(source)
     try:
-        return _Page(source, table_columns).made()
+        return _DiscordPage(source, table_columns).made()
     except Exception:  # noqa: BLE001 (the parser is not ours: an answer without its looks is better than none)
         return source
 
 
 @dataclass
-class _List:
+class _DiscordList:
     """A list that is open. `number`: of its newest item, in a numbered one."""
 
     numbered: bool
     number: int = -1
 
 
-class _Page:
+class _DiscordPage:
     """The blocks one below the other, with as many empty lines between them as in the source: none or one."""
 
     def __init__(self, source: str, table_columns: int) -> None:
@@ -52,7 +52,7 @@ class _Page:
         self._quotes = 0
         self._low = 0  # the fewest quotes since the last line
         self._floors: list[int] = []
-        self._lists: list[_List] = []
+        self._lists: list[_DiscordList] = []
         self._indents: list[str] = []
         self._marker: str | None = None
         self._gap = False
@@ -139,7 +139,7 @@ class _Page:
 
     def _list(self, *, numbered: bool, opens: bool) -> None:
         if opens:
-            self._lists.append(_List(numbered))
+            self._lists.append(_DiscordList(numbered))
         else:
             self._lists.pop()
 
@@ -195,7 +195,7 @@ class _Page:
             elif token.type == "inline":
                 rows[-1].append(token.children or [])
             position += 1
-        bare = [[Marked(plain(cell)) for cell in row] for row in rows]
+        bare = [[MarkedText(plain(cell)) for cell in row] for row in rows]
         if any(linked(cell) for row in rows for cell in row) or width_of(bare) > self._columns:
             self._rows(rows)
         else:

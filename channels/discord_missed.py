@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from bubbot.channel import ChannelOptions, Known
-from channels.discord_errors import Refusal
-from channels.discord_patience import Pace, Persistent
-from channels.discord_places import SILENT, Place, Places, places
+from bubbot.channel import BackfillCursor, ChannelOptions
+from channels.discord_errors import DiscordApiError
+from channels.discord_patience import DiscordReceiveTiming, RetryingDiscordApi
+from channels.discord_places import SILENT, ChatDirectory, DiscordChat, places
 
 log = logging.getLogger(__name__)
 EPOCH = 1_420_070_400.0
@@ -36,10 +36,17 @@ def seconds_of(time: str) -> float | None:
         return None
 
 
-class Missed:
+class Backfill:
     """Knows positions, says which chats have a gap, and fills it."""
 
-    def __init__(self, options: ChannelOptions, known: Known, places: Places, ask: Persistent, pace: Pace) -> None:
+    def __init__(
+        self,
+        options: ChannelOptions,
+        known: BackfillCursor,
+        places: ChatDirectory,
+        ask: RetryingDiscordApi,
+        pace: DiscordReceiveTiming,
+    ) -> None:
         self._channel = options.name
         self._known = known
         self._places = places
@@ -102,7 +109,7 @@ class Missed:
             if self._has_gap(place):
                 yield place.id
 
-    def _has_gap(self, place: Place) -> bool:
+    def _has_gap(self, place: DiscordChat) -> bool:
         return place.kind not in SILENT and place.last > self._from(place.id, place.guild)
 
     def _from(self, chat: str, guild: str) -> int:
@@ -120,10 +127,10 @@ class Missed:
             if chat not in self._looked:
                 await self._look(self._places.ask(chat), found)
 
-    async def _look(self, ask: Awaitable[Place | None], found: Callable[[str], None]) -> None:
+    async def _look(self, ask: Awaitable[DiscordChat | None], found: Callable[[str], None]) -> None:
         try:
             place = await ask
-        except Refusal as error:
+        except DiscordApiError as error:
             log.debug(
                 "channel %s: a chat is not looked at: %s", self._channel, error.text, extra={"action": "discord.missed"}
             )
@@ -169,7 +176,7 @@ class Missed:
         """Up to so many messages, oldest first, with their numbers; none where they may not be read."""
         try:
             found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": room})
-        except Refusal as error:
+        except DiscordApiError as error:
             log.debug(
                 "channel %s: the messages of chat %s cannot be read: %s",
                 self._channel,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from channels.discord_api import Api
-from channels.discord_errors import Refusal, Unreachable
+from channels.discord_api import DiscordApi
+from channels.discord_errors import DiscordApiError, DiscordUnavailable
 from channels.refusals import RefusalTiming
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ AT_ONCE = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class DiscordReceiveTiming:
     """Seconds of the receiving half, and where time and chance come from. Tests make them short."""
 
     first_wait: float = 1.0
@@ -65,10 +65,10 @@ class Pace:
         return float(most * (0.5 + self.chance() / 2))
 
 
-class Persistent:
+class RetryingDiscordApi:
     """Asks until there is an answer."""
 
-    def __init__(self, api: Api, channel: str, pace: Pace) -> None:
+    def __init__(self, api: DiscordApi, channel: str, pace: DiscordReceiveTiming) -> None:
         self._api = api
         self._channel = channel
         self._pace = pace
@@ -78,16 +78,16 @@ class Persistent:
     async def __call__(
         self, verb: str, path: str, *, json: Any = None, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """The answer, whenever it comes. Raises `Refusal` where asking again is useless."""
+        """The answer, whenever it comes. Raises `DiscordApiError` where asking again is useless."""
         failures = 0
         try:
             while True:
                 try:
                     async with self._turn:
                         return await self._api.call(verb, path, json=json, params=params)
-                except Unreachable as error:
+                except DiscordUnavailable as error:
                     words, wait = str(error), 0.0
-                except Refusal as error:
+                except DiscordApiError as error:
                     if error.status not in (408, 429) and not error.token_refused:
                         raise
                     words, wait = error.text, error.retry_after or 0.0

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from channels.discord_content import Raw, number_of
-from channels.discord_errors import Refusal
-from channels.discord_inbound import Where
-from channels.discord_patience import Persistent
-from channels.discord_text_in import Me
+from channels.discord_errors import DiscordApiError
+from channels.discord_inbound import DiscordPlace
+from channels.discord_patience import RetryingDiscordApi
+from channels.discord_text_in import DiscordBotUser
 
 DIRECT = 1
 THREADS = frozenset({10, 11, 12})
@@ -23,7 +23,7 @@ PEOPLE = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DiscordChat:
     """A channel or a thread. `last`: its newest message, 0 for none or not known."""
 
     id: str
@@ -34,33 +34,33 @@ class Place:
     last: int = 0
 
     @property
-    def where(self) -> Where:
+    def where(self) -> DiscordPlace:
         """As the port names it."""
         if self.kind == DIRECT:
-            return Where(self.id, direct=True)
+            return DiscordPlace(self.id, direct=True)
         if self.kind in THREADS and self.parent:
-            return Where(self.parent, self.id, self.guild, title=self.name)
-        return Where(self.id, space=self.guild)
+            return DiscordPlace(self.parent, self.id, self.guild, title=self.name)
+        return DiscordPlace(self.id, space=self.guild)
 
 
-class Places:
+class ChatDirectory:
     """Learns from the gateway, and asks for what it does not tell (threads that slept)."""
 
-    def __init__(self, ask: Persistent) -> None:
+    def __init__(self, ask: RetryingDiscordApi) -> None:
         self._ask = ask
-        self._told: dict[str, Place] = {}
-        self._asked: OrderedDict[str, Place] = OrderedDict()
+        self._told: dict[str, DiscordChat] = {}
+        self._asked: OrderedDict[str, DiscordChat] = OrderedDict()
         self._guilds: dict[str, set[str]] = {}
         self._own_roles: dict[str, set[str]] = {}
         self.channel_names: dict[str, str] = {}
         self.role_names: dict[str, str] = {}
-        self.me = Me("0", "")
+        self.me = DiscordBotUser("0", "")
 
     def begin(self, user: object) -> None:
         """A session begins, in which everything is told anew; `user` is who we are. Raises `TypeError`."""
         if not isinstance(user, dict):
             raise TypeError("READY names no user")
-        self.me = Me(number_of(user.get("id")), str(user.get("username") or ""), self.me.roles)
+        self.me = DiscordBotUser(number_of(user.get("id")), str(user.get("username") or ""), self.me.roles)
         self._told.clear()
         self._asked.clear()
         self._guilds.clear()
@@ -101,39 +101,39 @@ class Places:
             keep = self._remember if isinstance(state, dict) and state.get("archived") else self._keep
             keep(place)
 
-    def known(self, number: str) -> Place | None:
+    def known(self, number: str) -> DiscordChat | None:
         """What is known of a channel or thread."""
         return self._told.get(number) or self._asked.get(number)
 
-    async def find(self, number: str, raw: Any = None) -> Where:
+    async def find(self, number: str, raw: Any = None) -> DiscordPlace:
         """Where a channel or thread is; `raw` is something that happened in it. Asks where it is not known."""
         guild = _number(raw.get("guild_id")) if isinstance(raw, dict) else ""
         place = self.known(number)
         if place is None and raw is not None and not guild:
-            place = self._remember(Place(number, DIRECT))  # whatever happens in a server names it
+            place = self._remember(DiscordChat(number, DIRECT))  # whatever happens in a server names it
         if place is None:
             try:
                 place = await self.ask(number)
-            except Refusal:
-                place = Place(number, 0, guild=guild)  # it may not be looked at: nothing says that it is a thread
+            except DiscordApiError:
+                place = DiscordChat(number, 0, guild=guild)  # it may not be looked at: nothing says that it is a thread
                 if guild:
                     self._remember(place)
         return place.where
 
-    async def ask(self, number: str) -> Place:
-        """Asks about a channel or thread. Raises `Refusal`."""
+    async def ask(self, number: str) -> DiscordChat:
+        """Asks about a channel or thread. Raises `DiscordApiError`."""
         place = place_of(await self._ask("GET", f"/channels/{number}"))
         if place is None or place.id != number:
-            raise Refusal(404, 0, "it answers with something else than the channel")
+            raise DiscordApiError(404, 0, "it answers with something else than the channel")
         return self._remember(place)
 
-    async def direct(self, person: str) -> Place | None:
-        """The conversation with a person, as it is now. Raises `Refusal`."""
+    async def direct(self, person: str) -> DiscordChat | None:
+        """The conversation with a person, as it is now. Raises `DiscordApiError`."""
         found = await self._ask("POST", "/users/@me/channels", json={"recipient_id": person})
         place = place_of(found)
         return self._remember(place) if place else None
 
-    def _remember(self, place: Place) -> Place:
+    def _remember(self, place: DiscordChat) -> DiscordChat:
         if place.id not in self._told:
             self._asked[place.id] = place
             self._asked.move_to_end(place.id)
@@ -141,7 +141,7 @@ class Places:
                 self._asked.popitem(last=False)
         return place
 
-    def _keep(self, place: Place) -> Place:
+    def _keep(self, place: DiscordChat) -> DiscordChat:
         self._told[place.id] = place
         self._asked.pop(place.id, None)
         self._guilds.setdefault(place.guild, set()).add(place.id)
@@ -171,10 +171,10 @@ class Places:
         self.me = replace(self.me, roles=roles)
 
 
-class People:
+class MemberRoles:
     """The roles of people in servers, asked for where an event does not tell them, and believed for a while."""
 
-    def __init__(self, ask: Persistent, monotonic: Callable[[], float], believed: float) -> None:
+    def __init__(self, ask: RetryingDiscordApi, monotonic: Callable[[], float], believed: float) -> None:
         self._ask = ask
         self._monotonic = monotonic
         self._believed = believed
@@ -187,7 +187,7 @@ class People:
         if found is None or self._monotonic() - found[0] > self._believed:
             try:
                 raw = await self._ask("GET", f"/guilds/{guild}/members/{person}")
-            except Refusal:
+            except DiscordApiError:
                 raw = None
             self.learn(guild, person, raw)
         return self._known[key][1]
@@ -202,7 +202,7 @@ class People:
             self._known.popitem(last=False)
 
 
-def places(guild: str, raw: Raw) -> Iterator[Place]:
+def places(guild: str, raw: Raw) -> Iterator[DiscordChat]:
     """The channels and threads that an event lists."""
     for name in ("channels", "threads"):
         listed = raw.get(name)
@@ -211,7 +211,7 @@ def places(guild: str, raw: Raw) -> Iterator[Place]:
                 yield place
 
 
-def place_of(raw: object, guild: str = "") -> Place | None:
+def place_of(raw: object, guild: str = "") -> DiscordChat | None:
     """A channel or thread out of its JSON; None where it is none."""
     if not isinstance(raw, dict):
         return None
@@ -220,7 +220,7 @@ def place_of(raw: object, guild: str = "") -> Place | None:
         return None
     parent = _number(raw.get("parent_id")) if kind in THREADS else ""
     name, last = raw.get("name"), _number(raw.get("last_message_id"))
-    return Place(
+    return DiscordChat(
         number, kind, name if isinstance(name, str) else "", _number(raw.get("guild_id")) or guild, parent,
         int(last or 0),
     )  # fmt: skip

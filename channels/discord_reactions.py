@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from bubbot.channel import Reaction, Sender, Unparsed
+from bubbot.channel import Reaction, Sender, UnparsedUpdate
 from channels.discord_content import Raw, number_of, text_of
-from channels.discord_inbound import Scene, person, unparsed, whole_text
+from channels.discord_inbound import MessageScene, person, unparsed, whole_text
 
 REMEMBERED = 5000
 """Reactions of one person to one message that are kept; the one that was quiet longest is forgotten first."""
@@ -18,7 +18,7 @@ CLEARED, EMOJI_CLEARED = "MESSAGE_REACTION_REMOVE_ALL", "MESSAGE_REACTION_REMOVE
 REACTIONS = frozenset({ADDED, REMOVED, CLEARED, EMOJI_CLEARED})
 
 
-class Shown:
+class ReactionTracker:
     """Remembers what is shown. What was shown before we began is not known; it is then taken for nothing."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
@@ -26,8 +26,8 @@ class Shown:
         self._shown: OrderedDict[tuple[str, str], tuple[Sender, tuple[str, ...]]] = OrderedDict()
 
     def read(
-        self, scene: Scene, event: str, raw: Any, *, serial: str, now: str, roles: tuple[str, ...] = ()
-    ) -> list[Reaction | Unparsed]:
+        self, scene: MessageScene, event: str, raw: Any, *, serial: str, now: str, roles: tuple[str, ...] = ()
+    ) -> list[Reaction | UnparsedUpdate]:
         """What changed. `serial` names the event: Discord gives it no id; `roles` are those of who took back."""
         try:
             changes = list(self._changes(scene, event, whole_text(raw), roles))
@@ -44,7 +44,7 @@ class Shown:
         ]  # fmt: skip
 
     def _changes(
-        self, scene: Scene, event: str, raw: Raw, roles: tuple[str, ...]
+        self, scene: MessageScene, event: str, raw: Raw, roles: tuple[str, ...]
     ) -> Iterator[tuple[str, Sender, tuple[str, ...]]]:
         message = number_of(raw.get("message_id"))
         if event == CLEARED:

@@ -9,23 +9,23 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bubbot.channel import ChannelEvent, ChannelOptions, Known
+from bubbot.channel import BackfillCursor, ChannelEvent, ChannelOptions
 from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_inbound import (
-    Scene,
-    Where,
+    DiscordPlace,
+    MessageScene,
     author_without_roles,
     read_deletion,
     read_edit,
     read_message,
     unparsed,
 )
-from channels.discord_interactions import Interactions
-from channels.discord_lanes import Lanes
-from channels.discord_missed import Missed
-from channels.discord_patience import Pace, Persistent
-from channels.discord_places import People, Places
-from channels.discord_reactions import REACTIONS, Shown, who_took_back
+from channels.discord_interactions import OpenInteractions
+from channels.discord_lanes import ChatLanes
+from channels.discord_missed import Backfill
+from channels.discord_patience import DiscordReceiveTiming, RetryingDiscordApi
+from channels.discord_places import ChatDirectory, MemberRoles
+from channels.discord_reactions import REACTIONS, ReactionTracker, who_took_back
 from channels.discord_slash import read_interaction
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ Take: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class DiscordEvent:
     """Something that happened in a chat. `serial` names it within its session."""
 
     event: str
@@ -49,31 +49,31 @@ class Item:
     serial: str
 
 
-class Receiving:
+class DiscordReceiver:
     """Lives as long as one `run`. `ready` is called at the beginning of each session."""
 
     def __init__(
         self,
         options: ChannelOptions,
-        ask: Persistent,
-        interactions: Interactions,
+        ask: RetryingDiscordApi,
+        interactions: OpenInteractions,
         duplicates: DuplicateMonitor,
         receive: Take,
         *,
-        known: Known,
-        pace: Pace,
+        known: BackfillCursor,
+        pace: DiscordReceiveTiming,
     ) -> None:
         self._channel = options.name
         self._now = options.now
         self._interactions = interactions
         self._duplicates = duplicates
         self._receive = receive
-        self._places = Places(ask)
-        self._people = People(ask, pace.monotonic, pace.believed)
-        self._missed = Missed(options, known, self._places, ask, pace)
-        self._shown = Shown()
+        self._places = ChatDirectory(ask)
+        self._people = MemberRoles(ask, pace.monotonic, pace.believed)
+        self._missed = Backfill(options, known, self._places, ask, pace)
+        self._shown = ReactionTracker()
         self._recent: OrderedDict[str, None] = OrderedDict()
-        self._lanes: Lanes[Item] = Lanes(options.name, self._take, self._fill, pace.room)
+        self._lanes: ChatLanes[DiscordEvent] = ChatLanes(options.name, self._take, self._fill, pace.room)
         self._beside: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
@@ -93,13 +93,13 @@ class Receiving:
                 "channel %s: an event %s cannot be read", self._channel, event, exc_info=True,
                 extra={"action": "discord.unread"},
             )  # fmt: skip
-            self._lanes.put("", Item(event, raw, serial))
+            self._lanes.put("", DiscordEvent(event, raw, serial))
 
     def _hear(self, event: str, raw: Any, serial: str) -> None:
         if event == CREATED:
             self._duplicates.hear(self._places.me.id, raw)
         if event in READ:
-            self._queue(Item(event, raw, serial))
+            self._queue(DiscordEvent(event, raw, serial))
         elif event == "READY":
             self._begin(raw)
         elif event == "GUILD_CREATE":
@@ -107,7 +107,7 @@ class Receiving:
             for chat in self._missed.in_guild(raw):
                 self._lanes.gap(chat)
         elif not event:
-            self._lanes.put("", Item("", raw, serial))
+            self._lanes.put("", DiscordEvent("", raw, serial))
         else:
             self._learn(event, raw)
 
@@ -150,7 +150,7 @@ class Receiving:
         elif event == "CHANNEL_CREATE" or (event == "THREAD_CREATE" and raw.get("newly_created")):
             self._missed.new(number)
 
-    def _queue(self, item: Item) -> None:
+    def _queue(self, item: DiscordEvent) -> None:
         number = item.raw.get("channel_id") if isinstance(item.raw, dict) else None
         chat = number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
         if chat and self._missed.is_first(chat):
@@ -159,7 +159,7 @@ class Receiving:
             self._interactions.remember(item.raw)
         self._lanes.put(chat, item)
 
-    async def _take(self, chat: str, item: Item) -> None:
+    async def _take(self, chat: str, item: DiscordEvent) -> None:
         if not chat:
             reason = f"an event {item.event} that is not in its form" if item.event else "a frame that is not JSON"
             await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
@@ -169,7 +169,7 @@ class Receiving:
         else:
             await self._take_in(self._scene(await self._places.find(chat, item.raw)), item)
 
-    async def _take_in(self, scene: Scene, item: Item) -> None:
+    async def _take_in(self, scene: MessageScene, item: DiscordEvent) -> None:
         raw, where = item.raw, scene.where
         if item.event == CREATED:
             await self._message(scene, raw)
@@ -195,7 +195,7 @@ class Receiving:
         elif said is None:
             self.beside(self._interactions.confirm(raw))
 
-    async def _message(self, scene: Scene, raw: Any) -> None:
+    async def _message(self, scene: MessageScene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None
         if isinstance(number, str) and number in self._recent:
             return
@@ -224,11 +224,11 @@ class Receiving:
 
         await self._missed.fill(chat, take)
 
-    def _scene(self, where: Where) -> Scene:
+    def _scene(self, where: DiscordPlace) -> MessageScene:
         places = self._places
-        return Scene(self._channel, places.me, where, places.channel_names, places.role_names)
+        return MessageScene(self._channel, places.me, where, places.channel_names, places.role_names)
 
-    async def _roles(self, where: Where, person: str) -> tuple[str, ...]:
+    async def _roles(self, where: DiscordPlace, person: str) -> tuple[str, ...]:
         return await self._people.roles(where.space, person) if person else ()
 
     def _learn_roles(self, guild: str, raw: Any) -> None:

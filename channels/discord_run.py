@@ -7,16 +7,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from bubbot.channel import ChannelOptions, Health
+from bubbot.channel import ChannelHealth, ChannelOptions
 from bubbot.errors import ChannelRefused
-from channels.discord_api import Api
-from channels.discord_client import Gateway, refused_content
+from channels.discord_api import DiscordApi
+from channels.discord_client import DiscordGateway, refused_content
 from channels.discord_content import Raw, number_of
 from channels.discord_duplicate import DuplicateMonitor
-from channels.discord_errors import Refusal, Unreachable, refused_token
-from channels.discord_interactions import Interactions
-from channels.discord_patience import Pace, Persistent
-from channels.discord_receive import Receiving, Take
+from channels.discord_errors import DiscordApiError, DiscordUnavailable, refused_token
+from channels.discord_interactions import OpenInteractions
+from channels.discord_patience import DiscordReceiveTiming, RetryingDiscordApi
+from channels.discord_receive import DiscordReceiver, Take
 from channels.discord_settings import DiscordSettings
 from channels.refusals import RefusalMonitor
 
@@ -25,22 +25,22 @@ SEES_TEXT = 1 << 18 | 1 << 19
 """Flags of an application: it is given the text of messages, as one of many servers or of few."""
 
 Sync = Callable[[str], Awaitable[None]]
-"""Brings the slash commands of an application, by its id, up to date. May raise `Refusal` or `Unreachable`."""
+"""Brings the slash commands of an application, by its id, up to date. May raise `DiscordApiError` or `DiscordUnavailable`."""
 
 
-class Run:
+class DiscordRun:
     """Receives, one run at a time. `sync` is called once in each, when the bot is connected."""
 
     def __init__(
         self,
         options: ChannelOptions,
         settings: DiscordSettings,
-        api: Api,
-        interactions: Interactions,
+        api: DiscordApi,
+        interactions: OpenInteractions,
         duplicates: DuplicateMonitor,
         *,
         sync: Sync,
-        pace: Pace,
+        pace: DiscordReceiveTiming,
     ) -> None:
         self._options = options
         self._settings = settings
@@ -49,22 +49,24 @@ class Run:
         self._duplicates = duplicates
         self._sync = sync
         self._pace = pace
-        self._ask = Persistent(api, options.name, pace)
+        self._ask = RetryingDiscordApi(api, options.name, pace)
         self._refusals = RefusalMonitor(options.name, pace.refusals, monotonic=pace.monotonic, jitter=pace.chance)
         self._was_ready = False
-        self._gateway: Gateway | None = None
+        self._gateway: DiscordGateway | None = None
         self._heard = ""
         self._note = "not connected yet"
 
-    def health(self) -> Health:
+    def health(self) -> ChannelHealth:
         """How the connection is."""
-        found = self._gateway.health() if self._gateway else Health(ready=False, heard=self._heard, note=self._note)
+        found = (
+            self._gateway.health() if self._gateway else ChannelHealth(ready=False, heard=self._heard, note=self._note)
+        )
         trouble = next(iter(self._ask.trouble.values()), "")
         if found.ready and trouble:
-            return Health(ready=True, heard=found.heard, note=f"what was missed cannot be fetched: {trouble}")
+            return ChannelHealth(ready=True, heard=found.heard, note=f"what was missed cannot be fetched: {trouble}")
         if found.ready and self._duplicates.note:
-            return Health(ready=True, heard=found.heard, note=self._duplicates.note)
-        return Health(found.ready, found.heard or self._heard, found.note or trouble)
+            return ChannelHealth(ready=True, heard=found.heard, note=self._duplicates.note)
+        return ChannelHealth(found.ready, found.heard or self._heard, found.note or trouble)
 
     async def __call__(self, receive: Take) -> None:
         """Receives until cancelled. Raises what `receive` raises, and `ChannelRefused` if the bot was never ready; one
@@ -82,7 +84,7 @@ class Run:
     async def _receive(self, receive: Take) -> None:
         number = await self._application()
         known = await self._options.known()
-        receiving = Receiving(
+        receiving = DiscordReceiver(
             self._options, self._ask, self._interactions, self._duplicates, receive, known=known, pace=self._pace
         )
         gateway = await self._connector(receiving, number)
@@ -98,7 +100,7 @@ class Run:
             await receiving.close()
             self._heard, self._note, self._gateway = gateway.health().heard, "not connected", None
 
-    async def _connector(self, receiving: Receiving, application: str) -> Gateway:
+    async def _connector(self, receiving: DiscordReceiver, application: str) -> DiscordGateway:
         """The connection, not yet made. The commands are looked at once, when it is there for the first time."""
         synced = False
 
@@ -112,7 +114,7 @@ class Run:
                 synced = True
                 receiving.beside(self._synced(application))
 
-        self._gateway = Gateway(
+        self._gateway = DiscordGateway(
             await self._api.http(), self._settings, self._pace, hear=hear, now=self._options.now
         )  # fmt: skip
         return self._gateway
@@ -120,7 +122,7 @@ class Run:
     async def _synced(self, application: str) -> None:
         try:
             await self._sync(application)
-        except (Refusal, Unreachable) as error:
+        except (DiscordApiError, DiscordUnavailable) as error:
             log.warning(
                 "channel %s: the slash commands could not be brought up to date: %s", self._options.name, error,
                 extra={"action": "discord.commands"},
@@ -132,11 +134,11 @@ class Run:
         while True:
             try:
                 return self._checked(await self._api.call("GET", "/applications/@me"))
-            except Refusal as error:
+            except DiscordApiError as error:
                 if error.token_refused:
                     raise refused_token(self._options.name) from None
                 words, wait = error.text, error.retry_after or 0.0
-            except (Unreachable, TypeError) as error:
+            except (DiscordUnavailable, TypeError) as error:
                 words, wait = str(error), 0.0
             failures += 1
             self._note = words

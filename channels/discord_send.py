@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bubbot.channel import File, Part, Receipt
+from bubbot.channel import MessagePart, OutboundFile, Receipt
 from bubbot.errors import DeliveryFailed
-from channels.discord_api import Api, Upload
+from channels.discord_api import DiscordApi, FileUpload
 from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_errors import (
     ARCHIVED,
@@ -17,12 +17,12 @@ from channels.discord_errors import (
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
     UNKNOWN_MESSAGE,
-    Refusal,
-    Unreachable,
+    DiscordApiError,
+    DiscordUnavailable,
     delivery_failed,
 )
 from channels.discord_files import size_of
-from channels.discord_interactions import Interactions
+from channels.discord_interactions import OpenInteractions
 from channels.discord_settings import DiscordSettings
 from channels.discord_text import visible
 
@@ -40,15 +40,15 @@ _NO_REPLY = (160002,)
 """Refusals of the reply alone: who may not read the history may not reply."""
 
 
-class Sending:
+class DiscordSender:
     """Sends, edits and finds for one bot."""
 
     def __init__(
         self,
-        api: Api,
+        api: DiscordApi,
         settings: DiscordSettings,
         blob: Callable[[str], Awaitable[bytes]],
-        interactions: Interactions,
+        interactions: OpenInteractions,
         duplicates: DuplicateMonitor,
     ) -> None:
         self._api = api
@@ -58,7 +58,7 @@ class Sending:
         self._duplicates = duplicates
         self._me = ""
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Sends a part, as the answer to the interaction that it replies to where there is one. Raises `DeliveryFailed`.
 
         A part in which nothing can be seen needs no message; a file that is too large for Discord is named instead.
@@ -69,9 +69,9 @@ class Sending:
         payload, files = self._payload(part.text), await self._uploads(part.file)
         try:
             return Receipt(await self._sent(part, place, payload, files))
-        except Unreachable as error:
+        except DiscordUnavailable as error:
             raise delivery_failed(error) from None
-        except Refusal as error:
+        except DiscordApiError as error:
             # A key whose message was deleted since gives the latter: it was sent, and is not sent again.
             if error.code == UNKNOWN_MESSAGE or (error.code == EMPTY and not files):
                 return Receipt()
@@ -83,10 +83,10 @@ class Sending:
         )
         try:
             return Receipt(await self._sent(part, place, self._payload(notice), ()))
-        except (Refusal, Unreachable) as error:
+        except (DiscordApiError, DiscordUnavailable) as error:
             raise delivery_failed(error) from None
 
-    async def edit(self, message: str, part: Part) -> None:
+    async def edit(self, message: str, part: MessagePart) -> None:
         """Changes a message of ours. Raises `DeliveryFailed`."""
         if part.file is not None:
             raise DeliveryFailed("a message cannot be changed into a file", permanent=True)
@@ -96,14 +96,14 @@ class Sending:
         try:
             if not await self._interactions.edit(message, payload):
                 await self._edited(place, message, payload)
-        except (Refusal, Unreachable) as error:
+        except (DiscordApiError, DiscordUnavailable) as error:
             raise delivery_failed(error) from None
 
     async def typing(self, chat: str, thread: str) -> None:
         """Shows that an answer is on its way, for ten seconds. Raises `DeliveryFailed`."""
         try:
             await self._api.call("POST", f"/channels/{_place(chat, thread)}/typing")
-        except (Refusal, Unreachable) as error:
+        except (DiscordApiError, DiscordUnavailable) as error:
             raise delivery_failed(error) from None
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
@@ -111,19 +111,19 @@ class Sending:
         del chat, thread  # an interaction is known by its id
         await self._interactions.dismiss(message)
 
-    async def find(self, part: Part, since: str) -> Sequence[str]:
-        """See `Finds.find`. Looks through at most 500 messages."""
+    async def find(self, part: MessagePart, since: str) -> Sequence[str]:
+        """See `FindsMessages.find`. Looks through at most 500 messages."""
         place = _place(part.chat, part.thread)
         try:
             self._me = self._me or str((await self._api.call("GET", "/users/@me"))["id"])
             found = await self._own(place, part, _after(since, part.reply_to))
-        except (Refusal, Unreachable) as error:
+        except (DiscordApiError, DiscordUnavailable) as error:
             raise delivery_failed(error) from None
         except (KeyError, TypeError, AttributeError):
             raise DeliveryFailed("Discord's list of messages cannot be read") from None
         return [str(number) for number in sorted(found)]
 
-    async def _own(self, place: str, part: Part, after: int) -> list[int]:
+    async def _own(self, place: str, part: MessagePart, after: int) -> list[int]:
         found: list[int] = []
         for page in range(PAGES):
             got = await self._api.call(
@@ -145,13 +145,13 @@ class Sending:
     def _payload(self, text: str) -> dict[str, Any]:
         return {"content": text, "allowed_mentions": NOBODY, "flags": self._flags}
 
-    async def _uploads(self, file: File | None) -> list[Upload]:
+    async def _uploads(self, file: OutboundFile | None) -> list[FileUpload]:
         if file is None:
             return []
         content = await self._blob(file.digest) if file.digest else file.text.encode(errors="replace")
-        return [Upload(file.name, content, file.media_type)]
+        return [FileUpload(file.name, content, file.media_type)]
 
-    async def _sent(self, part: Part, place: str, payload: dict[str, Any], files: Sequence[Upload]) -> str:
+    async def _sent(self, part: MessagePart, place: str, payload: dict[str, Any], files: Sequence[FileUpload]) -> str:
         if files:
             payload = {**payload, "attachments": [{"id": "0", "filename": files[0].name}]}
         if part.reply_to:
@@ -160,7 +160,7 @@ class Sending:
                 return answered
         try:
             return await self._posted(part, place, payload, files)
-        except Refusal as error:
+        except DiscordApiError as error:
             if error.code not in (MISSING_ACCESS, MISSING_PERMISSIONS):
                 raise
             followed = await self._interactions.follow(place, part.key, payload, files)
@@ -168,7 +168,7 @@ class Sending:
                 raise
             return followed
 
-    async def _posted(self, part: Part, place: str, payload: dict[str, Any], files: Sequence[Upload]) -> str:
+    async def _posted(self, part: MessagePart, place: str, payload: dict[str, Any], files: Sequence[FileUpload]) -> str:
         """An ordinary message; without its reply, where only that is refused."""
         path = f"/channels/{place}/messages"
         nonce = part.key or self._api.fresh_key()
@@ -179,7 +179,7 @@ class Sending:
             reply = {"message_reference": {"message_id": part.reply_to, "fail_if_not_exists": False}}
             try:
                 return _id(await self._api.call("POST", path, json=body | reply, files=files))
-            except Refusal as error:
+            except DiscordApiError as error:
                 if not (error.code in _NO_REPLY or "reply" in error.text.lower()):
                     raise
         return _id(await self._api.call("POST", path, json=body, files=files))
@@ -188,7 +188,7 @@ class Sending:
         path = f"/channels/{place}/messages/{message}"
         try:
             await self._api.call("PATCH", path, json=payload)
-        except Refusal as error:
+        except DiscordApiError as error:
             if error.code != ARCHIVED:
                 raise
             # To send opens a thread again, to edit does not. One that is locked stays so.
@@ -215,7 +215,7 @@ def _after(since: str, reply_to: str) -> int:
     return min(earliest, int(reply_to) - 1) if reply_to.isdecimal() else earliest
 
 
-def _is(part: Part, message: dict[str, Any]) -> bool:
+def _is(part: MessagePart, message: dict[str, Any]) -> bool:
     """Whether a message says what the part says."""
     if str(message.get("content") or "").strip() != part.text.strip():
         return False

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from channels import keys
-from channels.keys import Key, Reader
+from channels.keys import SettingKey, TableReader
 
 REST = "https://discord.com/api/v10"
 GATEWAY = "wss://gateway.discord.gg"
@@ -17,14 +17,14 @@ GATEWAY = "wss://gateway.discord.gg"
 _TOKEN = re.compile(r"[\w-]{5,100}\.[\w-]{2,100}\.[\w-]{5,200}", re.ASCII)
 
 KEYS = (
-    Key("token", "secret text", None, "The token of the bot, from the page Bot of its application."),
-    Key("content", "one of all, mentions", "all", "Whether Discord sends the text of every message it may see, or of those that are for the bot."),
-    Key("slash", "true or false", default=True, description="Whether the commands are offered as slash commands."),
-    Key("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
-    Key("link_previews", "true or false", default=False, description="Whether Discord shows a preview of a link in an answer."),
-    Key("rest_url", "text", REST, "The web address of the REST API, version 10."),
-    Key("gateway_url", "text", GATEWAY, "The web address of the gateway."),
-    Key("proxy", "text", None, "The web address of a proxy for everything sent to Discord: http or https."),
+    SettingKey("token", "secret text", None, "The token of the bot, from the page Bot of its application."),
+    SettingKey("content", "one of all, mentions", "all", "Whether Discord sends the text of every message it may see, or of those that are for the bot."),
+    SettingKey("slash", "true or false", default=True, description="Whether the commands are offered as slash commands."),
+    SettingKey("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
+    SettingKey("link_previews", "true or false", default=False, description="Whether Discord shows a preview of a link in an answer."),
+    SettingKey("rest_url", "text", REST, "The web address of the REST API, version 10."),
+    SettingKey("gateway_url", "text", GATEWAY, "The web address of the gateway."),
+    SettingKey("proxy", "text", None, "The web address of a proxy for everything sent to Discord: http or https."),
 )  # fmt: skip
 
 
@@ -53,7 +53,7 @@ class DiscordSettings:
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
     """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
-    read = Reader(KEYS, channel, table)
+    read = TableReader(KEYS, channel, table)
     return DiscordSettings(
         channel=channel,
         token=_token(read),
@@ -72,7 +72,7 @@ def check_keys(channel: str, names: Iterable[str]) -> None:
     keys.check_keys("Discord", KEYS, channel, names)
 
 
-def _rest(read: Reader) -> str:
+def _rest(read: TableReader) -> str:
     """With or without `/api` and the version, as examples elsewhere write it."""
     url = read.address("rest_url", ("http", "https")).rstrip("/")
     path = urlsplit(url).path
@@ -85,7 +85,7 @@ def _rest(read: Reader) -> str:
     return f"{url}/v10" if path.endswith("/api") else url
 
 
-def _token(read: Reader) -> str:
+def _token(read: TableReader) -> str:
     token = read.text("token").removeprefix("Bot ").strip()
     if not token:
         raise read.wrong("token", "is not set: the page Bot of your application at discord.com/developers gives one")

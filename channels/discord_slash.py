@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bubbot.channel import CommandInfo, Inbound
-from channels.discord_api import Api
+from channels.discord_api import DiscordApi
 from channels.discord_content import number_of
-from channels.discord_errors import Refusal, Unreachable
+from channels.discord_errors import DiscordApiError, DiscordUnavailable
 from channels.discord_inbound import person, whole_text
 
 log = logging.getLogger(__name__)
@@ -56,13 +56,13 @@ def _described(summary: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
 
 
-async def sync_commands(api: Api, application: str, infos: Sequence[CommandInfo]) -> None:
+async def sync_commands(api: DiscordApi, application: str, infos: Sequence[CommandInfo]) -> None:
     """Registers the commands where others are registered. A failure is logged and costs nothing else."""
     wanted, path = commands(infos), f"/applications/{application}/commands"
     try:
         if _compared(await api.call("GET", path)) != _compared(wanted):
             await api.call("PUT", path, json=wanted)
-    except (Refusal, Unreachable) as error:
+    except (DiscordApiError, DiscordUnavailable) as error:
         log.warning("the slash commands were not set: %s", error, extra={"action": "discord.commands"})
 
 

@@ -9,32 +9,32 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass, field, replace
 
-from bubbot.channel import File, Outbound, Part
+from bubbot.channel import MessagePart, Outbound, OutboundFile
 from channels.discord_markdown import COLUMNS, render
 from channels.discord_pieces import pieces
-from channels.long_blocks import Long, to_files
+from channels.long_blocks import LongBlockLimits, to_files
 
 LIMIT = 2_000
 """UTF-16 code units of a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DiscordLayout:
     """How answers are laid out. `table_columns`: a table that needs more is shown row by row."""
 
     table_columns: int = COLUMNS
-    long: Long = field(default_factory=lambda: Long(columns=COLUMNS))
+    long: LongBlockLimits = field(default_factory=lambda: LongBlockLimits(columns=COLUMNS))
 
 
-def parts(outbound: Outbound, layout: Layout | None = None) -> list[Part]:
+def parts(outbound: Outbound, layout: DiscordLayout | None = None) -> list[MessagePart]:
     """The parts of an answer in the order they are sent: text, long blocks as files, then its own files.
 
     An answer in which nothing can be seen has no text part; without files it has none at all.
     """
-    layout = layout or Layout()
+    layout = layout or DiscordLayout()
     source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
     shown = pieces(render(source, table_columns=layout.table_columns), LIMIT)
-    texts = [Part(outbound.chat, piece, outbound.thread) for piece in shown if visible(piece)]
+    texts = [MessagePart(outbound.chat, piece, outbound.thread) for piece in shown if visible(piece)]
     made = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
     return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]
 
@@ -44,5 +44,5 @@ def visible(text: str) -> bool:
     return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
 
 
-def _file_part(outbound: Outbound, file: File) -> Part:
-    return Part(outbound.chat, "", outbound.thread, file=file)
+def _file_part(outbound: Outbound, file: OutboundFile) -> MessagePart:
+    return MessagePart(outbound.chat, "", outbound.thread, file=file)

@@ -12,7 +12,7 @@ _AFTER_NAME = re.compile(r"[,:;]?\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class DiscordBotUser:
     """The bot as Discord knows it. `roles`: those that Discord made for it, one in each server."""
 
     id: str
@@ -21,7 +21,7 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DiscordText:
     """A text as we take it. `called`: our name is in it."""
 
     text: str
@@ -29,7 +29,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class MentionNames:
     """What the numbers in a text stand for."""
 
     people: Mapping[str, str]
@@ -37,7 +37,7 @@ class Names:
     roles: Mapping[str, str]
 
 
-def said(text: str, me: Me, names: Names) -> Said:
+def said(text: str, me: DiscordBotUser, names: MentionNames) -> DiscordText:
     """The text with our name taken from its beginning, and words where numbers stand."""
     called = any(_is_me(one, me) for one in _TAG.finditer(text))
     rest = text.lstrip()
@@ -49,20 +49,20 @@ def said(text: str, me: Me, names: Names) -> Said:
     else:
         rest = text
     # Nothing but the name: there is nothing else to show.
-    return Said(plain(rest if rest.strip() else text, me, names), called)
+    return DiscordText(plain(rest if rest.strip() else text, me, names), called)
 
 
-def plain(text: str, me: Me, names: Names) -> str:
+def plain(text: str, me: DiscordBotUser, names: MentionNames) -> str:
     """The text with words where numbers stand."""
     return _TAG.sub(lambda one: _word(one, me, names), text)
 
 
-def _is_me(tag: re.Match[str], me: Me) -> bool:
+def _is_me(tag: re.Match[str], me: DiscordBotUser) -> bool:
     kind, number = tag[1], tag[2]
     return (kind in ("@", "@!") and number == me.id) or (kind == "@&" and number in me.roles)
 
 
-def _word(tag: re.Match[str], me: Me, names: Names) -> str:
+def _word(tag: re.Match[str], me: DiscordBotUser, names: MentionNames) -> str:
     kind, number = tag[1], tag[2]
     if _is_me(tag, me):
         return f"@{me.name}"

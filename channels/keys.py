@@ -17,7 +17,7 @@ from bubbot.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SettingKey:
     """One key as the reference describes it; `default` None where it is not set."""
 
     name: str
@@ -26,7 +26,7 @@ class Key:
     description: str
 
 
-def check_keys(adapter: str, keys: Sequence[Key], channel: str, names: Iterable[str]) -> None:
+def check_keys(adapter: str, keys: Sequence[SettingKey], channel: str, names: Iterable[str]) -> None:
     """Raises `ConfigError` for the first name that is no key: a misspelt one must not pass for the default.
 
     `adapter` is what people call it, such as `Telegram`.
@@ -39,10 +39,10 @@ def check_keys(adapter: str, keys: Sequence[Key], channel: str, names: Iterable[
             raise ConfigError(f"[channels.{channel}] {name} is no key of a {adapter} channel: {hint}")
 
 
-class Reader:
+class TableReader:
     """Reads values of a table by the types of its keys. Raises `ConfigError`."""
 
-    def __init__(self, keys: Sequence[Key], channel: str, table: Mapping[str, Any]) -> None:
+    def __init__(self, keys: Sequence[SettingKey], channel: str, table: Mapping[str, Any]) -> None:
         self._defaults = {key.name: key.default for key in keys}
         self._channel = channel
         self._table = table

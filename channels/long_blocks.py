@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markdown_it.token import Token
 
-from bubbot.channel import File
+from bubbot.channel import OutboundFile
 from channels.markdown import PHONE
 from channels.markdown_parser import language_of, tokens
 from channels.marked import clean
@@ -37,7 +37,7 @@ _MEDIA_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Long:
+class LongBlockLimits:
     """From when on a block is a file: code of more than so many characters or lines, and tables wider than `columns`
     (of a terminal, as written) with more than `rows` rows. Zero for `code_characters`: no block is."""
 
@@ -47,18 +47,20 @@ class Long:
     rows: int = 20
 
 
-def to_files(source: str, long: Long | None = None, *, taken: Collection[str] = ()) -> tuple[str, tuple[File, ...]]:
+def to_files(
+    source: str, long: LongBlockLimits | None = None, *, taken: Collection[str] = ()
+) -> tuple[str, tuple[OutboundFile, ...]]:
     """The Markdown with a short reference in the place of each long block, and the files, in order.
 
     A file's text is that of the block. `taken` are names that other files of the same message have.
     """
-    long = long or Long()
+    long = long or LongBlockLimits()
     source = clean(source)
     if not long.code_characters:
         return source, ()
     lines = source.split("\n")
     shown: list[str] = []
-    files: list[File] = []
+    files: list[OutboundFile] = []
     at = 0
     for token in tokens(source, inline=False):
         if not token.map or token.map[0] < at or not _is_long(token, long):
@@ -70,7 +72,7 @@ def to_files(source: str, long: Long | None = None, *, taken: Collection[str] = 
     return "\n".join([*shown, *lines[at:]]), tuple(files)
 
 
-def _is_long(token: Token, long: Long) -> bool:
+def _is_long(token: Token, long: LongBlockLimits) -> bool:
     if token.type in ("fence", "code_block"):
         return len(token.content) > long.code_characters or token.content.count("\n") > long.code_lines
     if token.type != "table_open":
@@ -79,7 +81,7 @@ def _is_long(token: Token, long: Long) -> bool:
     return len(rows) - 2 > long.rows and max(map(len, rows)) > long.columns
 
 
-def _file(token: Token, taken: Collection[str]) -> File:
+def _file(token: Token, taken: Collection[str]) -> OutboundFile:
     if token.type == "table_open":
         stem, suffix, text = "table", "md", token.meta["source"]
     else:
@@ -88,7 +90,7 @@ def _file(token: Token, taken: Collection[str]) -> File:
     number = 1
     while any(name.rpartition(".")[0] == f"{stem}-{number}" for name in taken):
         number += 1
-    return File(f"{stem}-{number}.{suffix}", _MEDIA_TYPES.get(suffix, "text/plain"), text)
+    return OutboundFile(f"{stem}-{number}.{suffix}", _MEDIA_TYPES.get(suffix, "text/plain"), text)
 
 
 def _reference(token: Token, line: str, name: str) -> list[str]:

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from channels.markdown_parser import language_of, tokens
 from channels.markdown_table import laid_out
-from channels.marked import Mark, Marked, MarkKind, clean, settle
+from channels.marked import MarkedText, MarkKind, TextMark, clean, settle
 
 RULE = "—" * 8
 BULLET = "•"
@@ -28,19 +28,19 @@ _ADDRESS = re.compile(
 _INLINE: dict[str, MarkKind] = {"strong": "bold", "em": "italic", "s": "strike", "spoiler": "spoiler"}
 
 
-def parse(source: str, *, table_columns: int = PHONE) -> Marked:
+def parse(source: str, *, table_columns: int = PHONE) -> MarkedText:
     """The text people read and its marks. Tables wider than `table_columns` become a list of their rows."""
     source = clean(source)
     try:
-        return _Page(source, table_columns).made()
+        return _MarkdownPage(source, table_columns).made()
     except Exception:  # noqa: BLE001 (the parser is not ours: an answer without its looks is better than none)
-        return Marked(source)
+        return MarkedText(source)
 
 
 _PLACED_BY_OTHERS = ("inline", "table_open", "ordered_list_open", "bullet_list_open")
 
 
-class _Line:
+class _ParagraphLine:
     """The inside of a paragraph, put together from its tokens. `end` is how a new line begins."""
 
     def __init__(self, children: Sequence[Token], end: str = "\n") -> None:
@@ -48,7 +48,7 @@ class _Line:
         self._at = 0
         self._open: list[tuple[int, int, Token]] = []
         self._end = end
-        self.marks: list[Mark] = []
+        self.marks: list[TextMark] = []
         for token in children:
             self._take(token)
 
@@ -66,9 +66,9 @@ class _Line:
             self._write(self._end)
         elif token.type == "code_inline":
             self._write(token.content)
-            self.marks.append(Mark(start, self._at, "code"))
+            self.marks.append(TextMark(start, self._at, "code"))
         elif token.type == "image":
-            self._write(_Line(token.children or [], " ").text)
+            self._write(_ParagraphLine(token.children or [], " ").text)
             self._linked(start, len(self._pieces) - 1, str(token.attrs.get("src", "")), token)
         elif token.nesting == 1:
             self._open.append((start, len(self._pieces), token))
@@ -80,7 +80,7 @@ class _Line:
     def _closed(self, start: int, piece: int, token: Token) -> None:
         kind = _INLINE.get(token.type.removesuffix("_open"))
         if kind:
-            self.marks.append(Mark(start, self._at, kind))
+            self.marks.append(TextMark(start, self._at, kind))
         else:
             self._linked(start, piece, str(token.attrs.get("href", "")), token)
 
@@ -94,10 +94,10 @@ class _Line:
                 self._write(" (")
                 start = self._at
                 self._write(url)
-                self.marks.append(Mark(start, self._at, "link", url=url))
+                self.marks.append(TextMark(start, self._at, "link", url=url))
                 self._write(")")
             else:
-                self.marks.append(Mark(start, self._at, "link", url=url))
+                self.marks.append(TextMark(start, self._at, "link", url=url))
         elif text.strip() and url and url not in (text, f"mailto:{text}"):
             self._write(f" ({url})")
         if title:
@@ -115,14 +115,14 @@ def _shows_other_host(text: str, url: str) -> bool:
 
 
 @dataclass
-class _List:
+class _MarkdownList:
     """A list that is open. `number`: of its newest item, in a numbered one."""
 
     numbered: bool
     number: int = -1
 
 
-class _Page:
+class _MarkdownPage:
     """The blocks one below the other, with as many empty lines between them as in the source: none or one."""
 
     def __init__(self, source: str, table_columns: int) -> None:
@@ -131,15 +131,15 @@ class _Page:
         self._columns = table_columns
         self._pieces: list[str] = []
         self._at = 0
-        self._marks: list[Mark] = []
-        self._lists: list[_List] = []
+        self._marks: list[TextMark] = []
+        self._lists: list[_MarkdownList] = []
         self._indents: list[str] = []
         self._quotes: list[int] = []
         self._gap = 0
         self._begun = True  # what comes next stands where we are: after the marker of an item, say
         self._start = 0
 
-    def made(self) -> Marked:
+    def made(self) -> MarkedText:
         position = 0
         while position < len(self._tokens):
             position = self._take(position)
@@ -196,21 +196,21 @@ class _Page:
             self._pieces.append(text)
             self._at += len(text)
 
-    def _put(self, marked: Marked) -> None:
+    def _put(self, marked: MarkedText) -> None:
         self._flush()
         self._marks += [replace(mark, start=mark.start + self._at, end=mark.end + self._at) for mark in marked.marks]
         self._write(marked.text)
 
     def _put_line(self, token: Token) -> None:
-        line = _Line(token.children or [], "\n" + "".join(self._indents))
-        self._put(Marked(line.text, tuple(line.marks)))
+        line = _ParagraphLine(token.children or [], "\n" + "".join(self._indents))
+        self._put(MarkedText(line.text, tuple(line.marks)))
 
     def _heading(self, *, opens: bool) -> None:
         if opens:
             self._flush()
             self._start = self._at
         else:
-            self._marks.append(Mark(self._start, self._at, "bold"))
+            self._marks.append(TextMark(self._start, self._at, "bold"))
 
     def _quote(self, *, opens: bool) -> None:
         if opens:
@@ -218,12 +218,12 @@ class _Page:
             self._quotes.append(self._at)
             self._begun = True
         else:
-            self._marks.append(Mark(self._quotes.pop(), self._at, "quote"))
+            self._marks.append(TextMark(self._quotes.pop(), self._at, "quote"))
             self._begun = False
 
     def _list(self, *, numbered: bool, opens: bool) -> None:
         if opens:
-            self._lists.append(_List(numbered))
+            self._lists.append(_MarkdownList(numbered))
         else:
             self._lists.pop()
 
@@ -263,13 +263,13 @@ class _Page:
             self._write(token.info.strip())
             self._gap = 1 if text else 0
         if text:
-            self._put_flat(Marked(text, (Mark(0, len(text), "pre", language),)))
+            self._put_flat(MarkedText(text, (TextMark(0, len(text), "pre", language),)))
 
     def _leave_marker(self) -> None:
         if self._pieces and not self._gap and not self._pieces[-1].endswith("\n"):
             self._gap = 1
 
-    def _put_flat(self, marked: Marked) -> None:
+    def _put_flat(self, marked: MarkedText) -> None:
         """Without the indentation of the list it is in, so that it can be copied as it is."""
         indents, self._indents = self._indents, []
         self._put(marked)
@@ -277,7 +277,7 @@ class _Page:
 
     def _table(self, position: int) -> int:
         self._below(self._tokens[position])
-        rows: list[list[Marked]] = []
+        rows: list[list[MarkedText]] = []
         sides: list[str] = []
         while self._tokens[position].type != "table_close":
             token = self._tokens[position]
@@ -286,8 +286,8 @@ class _Page:
             elif token.type == "th_open":
                 sides.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
             elif token.type == "inline":
-                line = _Line(token.children or [], " ")
-                rows[-1].append(Marked(line.text, tuple(line.marks)))
+                line = _ParagraphLine(token.children or [], " ")
+                rows[-1].append(MarkedText(line.text, tuple(line.marks)))
             position += 1
         self._leave_marker()
         self._put_flat(laid_out(rows, sides, self._columns))

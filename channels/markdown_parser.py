@@ -71,7 +71,7 @@ def _parser(*, inline: bool, references: bool = True) -> MarkdownIt:
     return parser
 
 
-class TooManySteps(Exception):
+class ParserStepLimit(Exception):
     """A paragraph takes more steps than it is worth."""
 
 
@@ -94,9 +94,9 @@ class BoundedInline(ParserInline):
         children: list[Token] = []
         try:
             if len(token.content) > LONGEST:
-                raise TooManySteps
+                raise ParserStepLimit
             self.parse(token.content, state.md, state.env, children)
-        except TooManySteps:
+        except ParserStepLimit:
             children = [Token("text", "", 0, content=token.content)]
         token.children = children
 
@@ -113,7 +113,7 @@ class BoundedInline(ParserInline):
     def _take(self, steps: int) -> None:
         self.taken += steps
         if self.taken > self._most:
-            raise TooManySteps
+            raise ParserStepLimit
 
 
 def _inline(state: StateCore) -> None:

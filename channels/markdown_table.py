@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from wcwidth import wcwidth
 
-from channels.marked import Mark, Marked
+from channels.marked import MarkedText, TextMark
 
-Row = Sequence[Marked]
+Row = Sequence[MarkedText]
 
 
 def columns_of(text: str) -> int:
@@ -33,39 +33,39 @@ def width_of(rows: Sequence[Row]) -> int:
     return sum(max(columns_of(row[column].text) for row in rows) for column in columns) + 3 * (len(columns) - 1)
 
 
-def laid_out(rows: Sequence[Row], sides: Sequence[str], columns: int) -> Marked:
+def laid_out(rows: Sequence[Row], sides: Sequence[str], columns: int) -> MarkedText:
     """In columns where it needs no more than `columns` and has no links, which would be lost there; else in blocks."""
     linked = any(mark.kind == "link" and mark.url != cell.text for row in rows for cell in row for mark in cell.marks)
     if not linked and width_of(rows) <= columns:
         text = aligned(rows, sides)
-        return Marked(text, (Mark(0, len(text), "pre"),))
+        return MarkedText(text, (TextMark(0, len(text), "pre"),))
     return _blocks(rows)
 
 
-def _blocks(rows: Sequence[Row]) -> Marked:
+def _blocks(rows: Sequence[Row]) -> MarkedText:
     """A block for each row, a line `head: cell` for each column."""
-    pieces: list[Marked] = []
+    pieces: list[MarkedText] = []
     head, *body = rows
     for number, row in enumerate(body):
         for column, (name, cell) in enumerate(zip(head, row, strict=True)):
-            pieces.append(Marked("\n" if column else "\n\n" if number else ""))
-            label = Marked(f"{name.text}:", (Mark(0, len(name.text) + 1, "bold"), *name.marks))
-            pieces += [label, Marked(" "), cell] if name.text and cell.text else [label if name.text else cell]
+            pieces.append(MarkedText("\n" if column else "\n\n" if number else ""))
+            label = MarkedText(f"{name.text}:", (TextMark(0, len(name.text) + 1, "bold"), *name.marks))
+            pieces += [label, MarkedText(" "), cell] if name.text and cell.text else [label if name.text else cell]
     if not body:
-        pieces = [Marked(" | ".join(name.text for name in head))]
+        pieces = [MarkedText(" | ".join(name.text for name in head))]
     return joined(pieces)
 
 
-def joined(pieces: Sequence[Marked]) -> Marked:
+def joined(pieces: Sequence[MarkedText]) -> MarkedText:
     """The pieces one after the other."""
     texts: list[str] = []
-    marks: list[Mark] = []
+    marks: list[TextMark] = []
     at = 0
     for piece in pieces:
-        marks += [Mark(mark.start + at, mark.end + at, mark.kind, mark.language, mark.url) for mark in piece.marks]
+        marks += [TextMark(mark.start + at, mark.end + at, mark.kind, mark.language, mark.url) for mark in piece.marks]
         texts.append(piece.text)
         at += len(piece.text)
-    return Marked("".join(texts), tuple(marks))
+    return MarkedText("".join(texts), tuple(marks))
 
 
 def _padded(text: str, width: int, side: str) -> str:

@@ -17,7 +17,7 @@ _PLAIN = ("bold", "italic", "strike", "spoiler")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TextMark:
     """A kind of look for the characters from `start` up to and without `end`, counted as Python does."""
 
     start: int
@@ -28,11 +28,11 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedText:
     """A text and its marks, outer ones before inner ones. Two marks lie in each other or apart."""
 
     text: str
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TextMark, ...] = ()
 
 
 def utf16(text: str) -> int:
@@ -48,26 +48,26 @@ def clean(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def part_of(marked: Marked, start: int, end: int) -> Marked:
+def part_of(marked: MarkedText, start: int, end: int) -> MarkedText:
     """The characters from `start` to `end` with what is on them; a mark that goes on beyond is closed there."""
     marks = tuple(
         replace(mark, start=max(mark.start, start) - start, end=min(mark.end, end) - start)
         for mark in marked.marks
         if mark.start < end and mark.end > start
     )
-    return Marked(marked.text[start:end], marks)
+    return MarkedText(marked.text[start:end], marks)
 
 
-def at_most(marked: Marked, count: int) -> Marked:
+def at_most(marked: MarkedText, count: int) -> MarkedText:
     """At most `count` marks: those that say least are left out, the last ones of them first."""
     if len(marked.marks) <= count:
         return marked
     order = sorted(marked.marks, key=lambda mark: (_LEAST_FIRST.index(mark.kind), -mark.start))
     left_out = set(order[: len(order) - count])
-    return Marked(marked.text, tuple(mark for mark in marked.marks if mark not in left_out))
+    return MarkedText(marked.text, tuple(mark for mark in marked.marks if mark not in left_out))
 
 
-def settle(text: str, marks: Iterable[Mark]) -> Marked:
+def settle(text: str, marks: Iterable[TextMark]) -> MarkedText:
     """Brings marks that lie in each other or apart into the form that platforms allow.
 
     Of links and code in each other the outer one stays; code in a spoiler is only hidden; bold and the like stop
@@ -85,14 +85,14 @@ def settle(text: str, marks: Iterable[Mark]) -> Marked:
     for kind in _PLAIN:
         for mark in _outermost(mark for mark in ordered if mark.kind == kind):
             settled += _around(mark, holes)
-    return Marked(text, tuple(sorted(settled, key=_outer_first)))
+    return MarkedText(text, tuple(sorted(settled, key=_outer_first)))
 
 
-def _outer_first(mark: Mark) -> tuple[int, int, int]:
+def _outer_first(mark: TextMark) -> tuple[int, int, int]:
     return mark.start, -mark.end, _OUTER_FIRST.index(mark.kind)
 
 
-def _outermost(ordered: Iterable[Mark]) -> Iterator[Mark]:
+def _outermost(ordered: Iterable[TextMark]) -> Iterator[TextMark]:
     end = 0
     for mark in ordered:
         if mark.start >= end:
@@ -100,12 +100,12 @@ def _outermost(ordered: Iterable[Mark]) -> Iterator[Mark]:
             yield mark
 
 
-def _within(apart: Sequence[tuple[int, int]], mark: Mark) -> bool:
+def _within(apart: Sequence[tuple[int, int]], mark: TextMark) -> bool:
     before = bisect_right(apart, (mark.start, mark.end)) - 1
     return any(start <= mark.start and mark.end <= end for start, end in apart[max(0, before) : before + 2])
 
 
-def _around(mark: Mark, holes: Sequence[tuple[int, int]]) -> Iterator[Mark]:
+def _around(mark: TextMark, holes: Sequence[tuple[int, int]]) -> Iterator[TextMark]:
     start = mark.start
     for low, high in holes[max(0, bisect_right(holes, (mark.start, mark.start)) - 1) :]:
         if low >= mark.end:

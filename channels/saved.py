@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path, PurePath
 
-from bubbot.channel import ChannelOptions, File, Outbound, Part
+from bubbot.channel import ChannelOptions, MessagePart, Outbound, OutboundFile
 from bubbot.errors import DeliveryFailed
 
 
-def parts_of(outbound: Outbound) -> Sequence[Part]:
+def parts_of(outbound: Outbound) -> Sequence[MessagePart]:
     """One part for the text, however long, and one for each file."""
-    text = [Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
-    files = [Part(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
+    text = [MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
+    files = [MessagePart(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
     return [*(text if outbound.text or not files else ()), *files]
 
 
-async def saved(options: ChannelOptions, file: File) -> str:
+async def saved(options: ChannelOptions, file: OutboundFile) -> str:
     """Saves a file under `exports/` and returns the line that says so. The same file twice is one file.
 
     Raises `DeliveryFailed`, `permanent` where its bytes are gone.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from channels.cuts import Cutter, Measure
-from channels.marked import Marked, at_most, part_of, utf16
+from channels.cuts import Measure, TextCutter
+from channels.marked import MarkedText, at_most, part_of, utf16
 
 
-def split(marked: Marked, limit: int, measure: Measure = utf16, *, most: int | None = None) -> list[Marked]:
+def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int | None = None) -> list[MarkedText]:
     """Pieces that measure at most `limit` (no less than 2) and have at most `most` marks, in order.
 
     Between two pieces only white space is left out; within code only the line end at the cut. A text that fits is
@@ -18,14 +18,14 @@ def split(marked: Marked, limit: int, measure: Measure = utf16, *, most: int | N
     if limit < 2:
         raise ValueError(f"limit is {limit}: a piece has to hold at least one character; use 2 or more")
     text = marked.text
-    cutter = Cutter(
+    cutter = TextCutter(
         text,
         measure,
         exact=[(mark.start, mark.end) for mark in marked.marks if mark.kind == "pre"],
         whole=[(mark.start, mark.end) for mark in marked.marks if mark.kind in ("code", "link")],
     )
     starts = sorted(mark.start for mark in marked.marks)
-    pieces: list[Marked] = []
+    pieces: list[MarkedText] = []
     start = 0
     while start < len(text):
         before = _too_many(marked, starts, start, limit, most)
@@ -41,7 +41,7 @@ def split(marked: Marked, limit: int, measure: Measure = utf16, *, most: int | N
     return pieces
 
 
-def _too_many(marked: Marked, starts: list[int], start: int, limit: int, most: int | None) -> int | None:
+def _too_many(marked: MarkedText, starts: list[int], start: int, limit: int, most: int | None) -> int | None:
     """Where the first mark begins that would be one too many, if it is far enough away for a piece of its own."""
     if most is None or len(starts) <= most:
         return None

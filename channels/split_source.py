@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from channels.cuts import Cut, Cutter, Measure
+from channels.cuts import Measure, TextCut, TextCutter
 from channels.markdown_parser import language_of, tokens
 from channels.marked import clean
 
@@ -19,7 +19,7 @@ _OPENS = re.compile(r"(?:[ \t>]|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))*(?:`{3,}[^`
 
 
 @dataclass(frozen=True, slots=True)
-class _Fence:
+class _CodeFence:
     """A block of code. `raw`: its lines in the source; `before`: the marker of a list it stands behind."""
 
     raw: str
@@ -45,7 +45,7 @@ def split_source(source: str, limit: int, measure: Measure = len) -> list[str]:
         return []
     if measure(source) <= limit:
         return [source]
-    packer = _Packer(limit, measure)
+    packer = _PiecePacker(limit, measure)
     for unit in _units(source):
         if isinstance(unit, str):
             packer.text(unit)
@@ -54,7 +54,7 @@ def split_source(source: str, limit: int, measure: Measure = len) -> list[str]:
     return packer.done()
 
 
-def _units(source: str) -> Iterator[str | _Fence]:
+def _units(source: str) -> Iterator[str | _CodeFence]:
     """The fences, and the lines between them."""
     lines = source.split("\n")
     at = 0
@@ -64,7 +64,7 @@ def _units(source: str) -> Iterator[str | _Fence]:
         start, end = token.map
         if start > at:
             yield "\n".join(lines[at:start])
-        yield _Fence(
+        yield _CodeFence(
             raw="\n".join(lines[start:end]),
             marker=token.markup,
             info=token.info.strip(),
@@ -78,7 +78,7 @@ def _units(source: str) -> Iterator[str | _Fence]:
         yield "\n".join(lines[at:])
 
 
-class _Packer:
+class _PiecePacker:
     """Fills one piece after the other."""
 
     def __init__(self, limit: int, measure: Measure) -> None:
@@ -107,7 +107,7 @@ class _Packer:
     def text(self, text: str) -> None:
         """Takes lines that are no code."""
         whole = [match.span() for match in _WHOLE.finditer(text)]
-        cutter = Cutter(text, self._measure, whole=whole, allowed=lambda cut: _opens_nothing(text, cut))
+        cutter = TextCutter(text, self._measure, whole=whole, allowed=lambda cut: _opens_nothing(text, cut))
         start = 0
         while start < len(text) or not text:
             if self._measure(text[start:]) <= self._room():
@@ -125,7 +125,7 @@ class _Packer:
             self._flush()
             start = found.begin
 
-    def fence(self, fence: _Fence) -> None:
+    def fence(self, fence: _CodeFence) -> None:
         """Takes a block of code: whole where it fits into one piece, else in as many as it needs."""
         as_it_is = fence.closed and (not fence.nested or not self._pieces)
         if as_it_is and self._measure(fence.raw) <= self._room():
@@ -137,7 +137,7 @@ class _Packer:
         lines = f"{first}\n{fence.content}\n{marker}"
         if self._measure(lines) > self._room() and (self._measure(lines) <= self._limit or self._small(first, marker)):
             self._flush()
-        cutter = Cutter(fence.content, self._measure, exact=[(-1, len(fence.content) + 1)])
+        cutter = TextCutter(fence.content, self._measure, exact=[(-1, len(fence.content) + 1)])
         start = 0
         while True:
             room = self._room() - self._measure(first) - self._measure(marker) - 2
@@ -155,7 +155,7 @@ class _Packer:
     def _small(self, first: str, marker: str) -> bool:
         return self._room() - self._measure(first) - self._measure(marker) < self._limit // 4
 
-    def _looks(self, fence: _Fence) -> tuple[str, str, str]:
+    def _looks(self, fence: _CodeFence) -> tuple[str, str, str]:
         """The marker, the language, and the first line; a marker is longer than any run of its sign in the code."""
         most = self._limit // 8
         marker = fence.marker
@@ -176,7 +176,7 @@ class _Packer:
         return marker, language, marker + language
 
 
-def _opens_nothing(text: str, cut: Cut) -> bool:
+def _opens_nothing(text: str, cut: TextCut) -> bool:
     """Whether neither half of a line that is cut looks like a fence, which its whole was not."""
     start, end = text.rfind("\n", 0, cut.end) + 1, text.find("\n", cut.begin)
     if "\n" in text[cut.end : cut.begin]:

@@ -17,12 +17,12 @@ from contextlib import suppress
 from bubbot.channel import (
     ChannelOptions,
     Inbound,
+    MessagePart,
     Outbound,
-    Part,
     Receipt,
     Receive,
     Sender,
-    Unparsed,
+    UnparsedUpdate,
     replace_controls,
 )
 from bubbot.errors import DeliveryFailed, OutputFailed
@@ -73,23 +73,23 @@ class StdinChannel:
             if self._ending:
                 return
 
-    def _event(self, raw: bytes, number: int) -> Inbound | Unparsed:
+    def _event(self, raw: bytes, number: int) -> Inbound | UnparsedUpdate:
         external_id = f"{self._process}-{number}"
         if len(raw) > LINE_LIMIT:
             reason = f"line {number} is longer than {LINE_LIMIT // 1024 // 1024} MiB; its beginning is kept"
-            return Unparsed(self.name, external_id, self._chat, raw[:KEPT], reason)
+            return UnparsedUpdate(self.name, external_id, self._chat, raw[:KEPT], reason)
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
             reason = f"line {number} is not valid UTF-8 (byte {error.start + 1})"
-            return Unparsed(self.name, external_id, self._chat, raw, reason)
+            return UnparsedUpdate(self.name, external_id, self._chat, raw, reason)
         return Inbound(self.name, external_id, self._chat, OWNER, text.rstrip("\r\n"), self._now())
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """One part for the text: a terminal takes any length; one for each file, which is saved."""
         return parts_of(outbound)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Prints the part; of a file, where it was saved."""
         text = await saved(self._options, part.file) if part.file else part.text
         try:

@@ -13,18 +13,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bubbot.channel import Attachment, ChannelOptions, Health, Introduction, Outbound, Part, Receipt, Receive
+from bubbot.channel import (
+    Attachment,
+    BotIdentity,
+    ChannelHealth,
+    ChannelOptions,
+    MessagePart,
+    Outbound,
+    Receipt,
+    Receive,
+)
 from channels import telegram_text
-from channels.telegram_api import UPDATES, Api, Timing
-from channels.telegram_errors import Refusal, Unreachable, refused_webhook, token_refused
+from channels.telegram_api import UPDATES, TelegramApi, TelegramApiTiming
+from channels.telegram_errors import TelegramApiError, TelegramUnavailable, refused_webhook, token_refused
 from channels.telegram_files import LocalFiles, fetch
 from channels.telegram_inbound import read_update, unparsed
 from channels.telegram_introduce import introduce
 from channels.telegram_menu import FIRST, set_menu
-from channels.telegram_poll import Persistent, poll
-from channels.telegram_send import Sending
+from channels.telegram_poll import RetryingTelegramApi, poll
+from channels.telegram_send import TelegramSender
 from channels.telegram_settings import TelegramSettings, check_keys, read_settings
-from channels.telegram_text_in import Me
+from channels.telegram_text_in import TelegramBotUser
 
 log = logging.getLogger(__name__)
 BODY_LIMIT = 1_000_000
@@ -32,22 +41,22 @@ BODY_LIMIT = 1_000_000
 
 
 class TelegramChannel:
-    """See `Channel`, `Closes`, `Typing`, `Editing`, `Fetches`, `Reports` and `Introduces`. Settings: `KEYS` of
+    """See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `ReportsHealth` and `VerifiesCredentials`. Settings: `KEYS` of
     `telegram_settings`."""
 
-    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
+    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         self.name = options.name
         self._commands = options.commands
         self._settings = settings
         self._timing = timing
-        self._api = Api(settings, timing)
-        self._sending = Sending(self._api, settings, options.blob)
+        self._api = TelegramApi(settings, timing)
+        self._sending = TelegramSender(self._api, settings, options.blob)
         self._now = options.now
         self._overhears = options.overhears
         local = LocalFiles(options.name, settings.file_folder, options.home)
         self._local = local if settings.self_hosted else None
-        self._health = Health(ready=False, note="not connected yet")
-        self._persistent = Persistent(self._api, settings, timing, self._noted)
+        self._health = ChannelHealth(ready=False, note="not connected yet")
+        self._persistent = RetryingTelegramApi(self._api, settings, timing, self._noted)
 
     async def run(self, receive: Receive) -> None:
         """Polls until cancelled."""
@@ -58,32 +67,32 @@ class TelegramChannel:
 
         await poll(self._api, self._persistent, deliver)
 
-    def health(self) -> Health:
+    def health(self) -> ChannelHealth:
         """Ready while Telegram answers; `heard` is when it last did."""
         return self._health
 
     def _noted(self, problem: str) -> None:
         heard = self._health.heard if problem else self._now()
-        self._health = Health(not problem, heard, problem or self._persistent.conflict)
+        self._health = ChannelHealth(not problem, heard, problem or self._persistent.conflict)
 
-    async def _start(self) -> Me:
+    async def _start(self) -> TelegramBotUser:
         """Asks who we are, which also tries the token, and sets the menu."""
         commands = self._commands()
         known = frozenset({*FIRST, *(one.name for one in commands)})
         me = await self._persistent(lambda: self._who(known))
-        self._health = Health(ready=False, heard=self._health.heard, note="connected, nothing received yet")
+        self._health = ChannelHealth(ready=False, heard=self._health.heard, note="connected, nothing received yet")
         await set_menu(self._api, self.name, commands)
         log.info("channel %s: connected as @%s", self.name, me.username, extra={"action": "telegram.ready"})
         return me
 
-    async def _who(self, commands: frozenset[str]) -> Me:
+    async def _who(self, commands: frozenset[str]) -> TelegramBotUser:
         found = await self._api.call("getMe")
         try:
-            return Me(int(found["id"]), str(found["username"]), commands)
+            return TelegramBotUser(int(found["id"]), str(found["username"]), commands)
         except (KeyError, TypeError, ValueError):
-            raise Unreachable("its answer to getMe names no bot") from None
+            raise TelegramUnavailable("its answer to getMe names no bot") from None
 
-    async def _deliver(self, me: Me, receive: Receive, raw: Any) -> None:
+    async def _deliver(self, me: TelegramBotUser, receive: Receive, raw: Any) -> None:
         """Returns when what the update says is durable, or when it says nothing that concerns us."""
         if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
             self._log_membership(raw["my_chat_member"])
@@ -102,11 +111,11 @@ class TelegramChannel:
             extra={"action": "telegram.membership"},
         )  # fmt: skip
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Pieces that fit Telegram's limits, with their entities."""
         return telegram_text.parts(outbound)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Sends one part; as plain text where its markup is refused, without its topic where that is gone."""
         return await self._sending.send(part)
 
@@ -115,7 +124,7 @@ class TelegramChannel:
         """Seconds; groups may take less, which a 429 then says."""
         return self._settings.edit_interval
 
-    async def edit(self, message: str, part: Part) -> None:
+    async def edit(self, message: str, part: MessagePart) -> None:
         """Changes a message of ours."""
         await self._sending.edit(message, part)
 
@@ -127,7 +136,7 @@ class TelegramChannel:
         """The bytes of a file that came with a message; Telegram's own servers hand out at most 20 MB."""
         return await fetch(self._api, attachment, limit, self._local)
 
-    async def introduce(self) -> Introduction:
+    async def introduce(self) -> BotIdentity:
         """Who the bot is; its webhook is left as it is."""
         within = self._timing.introduction
         return await introduce(self._api, self._settings, overhears=self._overhears, within=within)
@@ -138,11 +147,11 @@ class TelegramChannel:
 
 
 class TelegramWebhookChannel(TelegramChannel):
-    """A channel that Telegram calls. See `Webhook`."""
+    """A channel that Telegram calls. See `SupportsWebhook`."""
 
-    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: Timing) -> None:
+    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         super().__init__(options, settings, timing)
-        self._receiving: tuple[Me, Receive] | None = None
+        self._receiving: tuple[TelegramBotUser, Receive] | None = None
         self._was_set = False
 
     async def run(self, receive: Receive) -> None:
@@ -160,7 +169,7 @@ class TelegramWebhookChannel(TelegramChannel):
     async def _first_webhook(self) -> None:
         try:
             await self._set_webhook()
-        except Refusal as error:
+        except TelegramApiError as error:
             if error.code != 400 or self._was_set:
                 raise
             raise refused_webhook(self.name, error) from None
@@ -188,8 +197,8 @@ class TelegramWebhookChannel(TelegramChannel):
                     self.name, extra={"action": "telegram.webhook_changed"},
                 )  # fmt: skip
                 await self._set_webhook()
-        except (Refusal, Unreachable) as error:
-            if isinstance(error, Refusal) and token_refused(error):
+        except (TelegramApiError, TelegramUnavailable) as error:
+            if isinstance(error, TelegramApiError) and token_refused(error):
                 return await self._persistent(self._set_webhook)
             log.warning(
                 "channel %s: the webhook could not be checked: %s", self.name, error,
@@ -233,4 +242,4 @@ def create(options: ChannelOptions) -> TelegramChannel:
     check_keys(options.name, options.settings)
     settings = read_settings(options.name, options.settings)
     kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
-    return kind(options, settings, Timing())
+    return kind(options, settings, TelegramApiTiming())

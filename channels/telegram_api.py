@@ -23,7 +23,7 @@ from telegram.error import TelegramError, TimedOut
 from telegram.request import HTTPXRequest, RequestData
 
 from channels.refusals import RefusalTiming
-from channels.telegram_errors import Refusal, Unreachable, refusal
+from channels.telegram_errors import TelegramApiError, TelegramUnavailable, refusal
 from channels.telegram_settings import TelegramSettings
 
 UPDATES = ["message", "edited_message", "channel_post", "edited_channel_post", "message_reaction", "my_chat_member"]
@@ -34,7 +34,7 @@ _TALKATIVE = ("httpx", "telegram.Bot")
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class TelegramApiTiming:
     """Seconds, and where time and chance come from. Tests make them short."""
 
     call: float = 30.0
@@ -59,19 +59,19 @@ class Timing:
     chance: Callable[[], float] = random.random
 
 
-class Api:
+class TelegramApi:
     """Calls of one bot, with connections of its own: one for polls, others for everything else."""
 
-    def __init__(self, settings: TelegramSettings, timing: Timing) -> None:
+    def __init__(self, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         self._settings = settings
         self._timing = timing
-        self._hush = _Hush(settings.token, settings.webhook_secret)
+        self._hush = _TelegramRedactingFilter(settings.token, settings.webhook_secret)
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(self._hush)
         trust = httpx.create_ssl_context()  # takes tens of milliseconds: once for both
-        self._calls = _Wire(settings, trust, pool=32)
-        self._polls = _Wire(settings, trust, pool=1)
-        self._bot = _RawBot(
+        self._calls = _TelegramHttp(settings, trust, pool=32)
+        self._polls = _TelegramHttp(settings, trust, pool=1)
+        self._bot = _RawJsonBot(
             settings.token,
             base_url=settings.base_url,
             base_file_url=settings.base_file_url,
@@ -80,7 +80,7 @@ class Api:
         )
 
     async def call(self, method: str, parameters: Mapping[str, Any] | None = None, *, upload: bool = False) -> Any:
-        """The result of a method as JSON. Raises `Refusal` or `Unreachable`."""
+        """The result of a method as JSON. Raises `TelegramApiError` or `TelegramUnavailable`."""
         return await self._limited(self._timing.upload if upload else self._timing.call, method, dict(parameters or {}))
 
     @property
@@ -98,12 +98,12 @@ class Api:
         wait = seconds + self._timing.poll_margin
         try:
             found = await self._limited(wait, "getUpdates", parameters)
-        except Unreachable:
+        except TelegramUnavailable:
             # Nobody can tell a connection that is wedged from one that is idle: the next poll has a new one.
             await self._polls.renew()
             raise
         if not isinstance(found, list):
-            raise Unreachable("its answer to a poll is no list")
+            raise TelegramUnavailable("its answer to a poll is no list")
         return found
 
     async def _limited(self, wait: float, method: str, parameters: dict[str, Any]) -> Any:
@@ -111,7 +111,7 @@ class Api:
             async with asyncio.timeout(wait):
                 return await self._bot.raw(method, parameters, wait)
         except TimeoutError:
-            raise Unreachable(f"{method} neither came back nor failed within {wait:g} s") from None
+            raise TelegramUnavailable(f"{method} neither came back nor failed within {wait:g} s") from None
 
     async def download(self, path: str, limit: int) -> bytes | None:
         """A file by the path that `getFile` named; None where it is larger than `limit` bytes."""
@@ -120,7 +120,7 @@ class Api:
             async with asyncio.timeout(self._timing.download):
                 return await self._calls.download(url, limit)
         except TimeoutError:
-            raise Unreachable(f"it was not there within {self._timing.download:g} s") from None
+            raise TelegramUnavailable(f"it was not there within {self._timing.download:g} s") from None
 
     async def aclose(self) -> None:
         """Closes every connection."""
@@ -132,23 +132,23 @@ class Api:
                 logging.getLogger(name).removeFilter(self._hush)
 
 
-class _RawBot(Bot):
+class _RawJsonBot(Bot):
     """The library's bot, asked for plain JSON: what it cannot parse is still an answer."""
 
     async def raw(self, method: str, parameters: dict[str, Any], wait: float) -> Any:
         try:
             return await self._post(method, parameters, read_timeout=wait)
-        except Refusal:
+        except TelegramApiError:
             raise
         except TimedOut:
-            raise Unreachable(f"{method} was not answered in time") from None
+            raise TelegramUnavailable(f"{method} was not answered in time") from None
         except TelegramError as error:
-            raise Unreachable(_cause(error)) from None
+            raise TelegramUnavailable(_cause(error)) from None
         except (KeyError, TypeError):  # an answer that says success and has no result
-            raise Unreachable("its answer has no result") from None
+            raise TelegramUnavailable("its answer has no result") from None
 
 
-class _Wire(HTTPXRequest):
+class _TelegramHttp(HTTPXRequest):
     """The library's HTTP client, with refusals read by us and files read no further than wanted."""
 
     CLOSING = 5.0
@@ -196,7 +196,7 @@ class _Wire(HTTPXRequest):
                     if len(found) > limit:
                         return None
         except httpx.HTTPError as error:
-            raise Unreachable(f"the connection failed ({type(error).__name__})") from None
+            raise TelegramUnavailable(f"the connection failed ({type(error).__name__})") from None
         return bytes(found)
 
     async def close(self) -> None:
@@ -228,7 +228,7 @@ def _cause(error: TelegramError) -> str:
     return "its answer is not JSON" if error.message == "no JSON" else f"the request failed ({type(error).__name__})"
 
 
-class _Hush(logging.Filter):
+class _TelegramRedactingFilter(logging.Filter):
     """Takes secrets out of what libraries log."""
 
     def __init__(self, *secrets: str) -> None:

@@ -17,7 +17,7 @@ LONGEST = 300
 """Characters of what Telegram says."""
 
 
-class Refusal(TelegramError):
+class TelegramApiError(TelegramError):
     """Telegram, or what stands before it, answered and said no.
 
     `code` is the HTTP status; `json` whether the answer is one of the Bot API and not, say, the page of a proxy;
@@ -39,22 +39,22 @@ class Refusal(TelegramError):
         return any(word in self.description.lower() for word in words)
 
 
-class Unreachable(Exception):
+class TelegramUnavailable(Exception):
     """No answer came, or none that can be read. The text is fit for people and names no address."""
 
 
-def refusal(code: int, payload: bytes, token: str) -> Refusal:
+def refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
     """Reads an answer whose HTTP status is not one of success."""
     try:
         body = json.loads(payload)
     except ValueError:
         body = None
     if not isinstance(body, dict) or "description" not in body:
-        return Refusal(code, "an answer that is not one of the Bot API", json=False)
+        return TelegramApiError(code, "an answer that is not one of the Bot API", json=False)
     given = body.get("parameters")
     parameters: dict[str, Any] = given if isinstance(given, dict) else {}
     wait, moved = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
-    return Refusal(
+    return TelegramApiError(
         code,
         str(body["description"]).replace(token, "[token]")[:LONGEST],
         retry_after=float(wait) if isinstance(wait, int | float) else None,
@@ -62,12 +62,12 @@ def refusal(code: int, payload: bytes, token: str) -> Refusal:
     )
 
 
-def token_refused(error: Refusal) -> bool:
+def token_refused(error: TelegramApiError) -> bool:
     """Whether it is the token that is wrong: no such bot (404), or one whose token was revoked (401)."""
     return error.json and error.code in (401, 404)
 
 
-def refused_token(channel: str, error: Refusal, *, self_hosted: bool) -> ChannelRefused:
+def refused_token(channel: str, error: TelegramApiError, *, self_hosted: bool) -> ChannelRefused:
     """For a token that Telegram does not take."""
     server = ", and see that base_url is right" if self_hosted else ""
     return ChannelRefused(
@@ -91,14 +91,14 @@ def stray_webhook(channel: str) -> str:
     )
 
 
-def refused_webhook(channel: str, error: Refusal) -> ChannelRefused:
+def refused_webhook(channel: str, error: TelegramApiError) -> ChannelRefused:
     """For a `webhook_url` that Telegram does not take."""
     return ChannelRefused(f"[channels.{channel}] webhook_url was refused by Telegram: {error.description}")
 
 
-def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
+def delivery_failed(error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
     """What the port calls a failed sending or editing."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, TelegramUnavailable):
         return DeliveryFailed(f"Telegram did not answer: {error}", maybe=True)
     text = f"Telegram refused it ({error.code}): {error.description}"
     if error.code == 429:
@@ -111,9 +111,9 @@ def delivery_failed(error: Refusal | Unreachable) -> DeliveryFailed:
     return DeliveryFailed(text, permanent=permanent, gone=permanent and gone)
 
 
-def fetch_failed(error: Refusal | Unreachable) -> FetchFailed:
+def fetch_failed(error: TelegramApiError | TelegramUnavailable) -> FetchFailed:
     """What the port calls an attachment that cannot be had."""
-    if isinstance(error, Unreachable):
+    if isinstance(error, TelegramUnavailable):
         return FetchFailed(f"the file could not be fetched: {error}", permanent=False)
     if error.says("file is too big"):
         return FetchFailed("the file is larger than the 20 MB that Telegram hands out to bots")

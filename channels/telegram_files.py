@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 from bubbot.channel import Attachment
 from bubbot.errors import FetchFailed
-from channels.telegram_api import Api
-from channels.telegram_errors import Refusal, Unreachable, fetch_failed
+from channels.telegram_api import TelegramApi
+from channels.telegram_errors import TelegramApiError, TelegramUnavailable, fetch_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class LocalFiles:
     home: Path
 
 
-async def fetch(api: Api, attachment: Attachment, limit: int, local: LocalFiles | None) -> bytes:
+async def fetch(api: TelegramApi, attachment: Attachment, limit: int, local: LocalFiles | None) -> bytes:
     """Fetch the bytes of an attachment. Raises `FetchFailed`.
 
     A self-hosted server that runs with `--local` names a path on its own disk; `local` says what is read of it, None
@@ -46,7 +46,7 @@ async def fetch(api: Api, attachment: Attachment, limit: int, local: LocalFiles 
             content = await asyncio.to_thread(_read, Path(path), limit, local)
         else:
             content = await api.download(path, limit)
-    except (Refusal, Unreachable) as error:
+    except (TelegramApiError, TelegramUnavailable) as error:
         raise fetch_failed(error) from None
     if content is None:
         raise FetchFailed(f"the file is larger than {_bytes(limit)}, the most that is taken")

@@ -24,18 +24,18 @@ from telegram import (
     User,
 )
 
-from bubbot.channel import ChannelEvent, Edit, Inbound, Moved, Quote, Reaction, Sender, Unparsed
+from bubbot.channel import ChannelEvent, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
 from channels.telegram_content import attachments, text_of, words
-from channels.telegram_text_in import Me, said
+from channels.telegram_text_in import TelegramBotUser, said
 
 PAID = "⭐"
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-def read_update(channel: str, me: Me, raw: Any) -> ChannelEvent | None:
+def read_update(channel: str, me: TelegramBotUser, raw: Any) -> ChannelEvent | None:
     """The event of one update; None for what does not concern us (somebody joined, a message was pinned).
 
-    What cannot be read is `Unparsed`, with the update as JSON. The external id is the bot's and the update's, so it
+    What cannot be read is `UnparsedUpdate`, with the update as JSON. The external id is the bot's and the update's, so it
     is the same when the update comes again.
     """
     # Half a surrogate pair is legal JSON and no text; a unit for a unit, so that offsets stay right.
@@ -48,12 +48,12 @@ def read_update(channel: str, me: Me, raw: Any) -> ChannelEvent | None:
     except Exception as error:  # noqa: BLE001 - the library raises anything for a form it does not know
         reason = f"update {number} cannot be read ({type(error).__name__}: {str(error)[:200]})"
         content = json.dumps(raw).encode()
-        return Unparsed(channel, f"{me.id}:u{number}", _chat_of(raw), content, reason, _sender_of(raw))
+        return UnparsedUpdate(channel, f"{me.id}:u{number}", _chat_of(raw), content, reason, _sender_of(raw))
 
 
-def unparsed(channel: str, me: Me, raw: bytes, reason: str) -> Unparsed:
+def unparsed(channel: str, me: TelegramBotUser, raw: bytes, reason: str) -> UnparsedUpdate:
     """For what has no number: its content is its id."""
-    return Unparsed(channel, f"{me.id}:u{hashlib.sha256(raw).hexdigest()[:32]}", "", raw, reason)
+    return UnparsedUpdate(channel, f"{me.id}:u{hashlib.sha256(raw).hexdigest()[:32]}", "", raw, reason)
 
 
 def _whole(value: Any) -> Any:
@@ -81,20 +81,20 @@ def _sender_of(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _read(channel: str, me: Me, external_id: str, raw: dict[str, Any]) -> ChannelEvent | None:
+def _read(channel: str, me: TelegramBotUser, external_id: str, raw: dict[str, Any]) -> ChannelEvent | None:
     update = Update.de_json(raw)
     if update.message_reaction:
         return _reaction(channel, external_id, update.message_reaction)
     if message := update.message or update.channel_post:
         if message.migrate_to_chat_id:
             chat, to = _id(message.chat.id), _id(message.migrate_to_chat_id)
-            return Moved(channel, external_id, chat, to, message.date.isoformat())
-        return _Reader(channel, me, message).inbound(external_id)
+            return ChatMigration(channel, external_id, chat, to, message.date.isoformat())
+        return _TelegramMessageReader(channel, me, message).inbound(external_id)
     if message := update.edited_message or update.edited_channel_post:
         shown = raw.get("edited_message") or raw.get("edited_channel_post") or {}
         # A live location is an edit every few seconds, and nothing that somebody said.
         is_live = "live_period" in (shown.get("location") or {})
-        return None if is_live else _Reader(channel, me, message).edit(external_id)
+        return None if is_live else _TelegramMessageReader(channel, me, message).edit(external_id)
     return None
 
 
@@ -104,10 +104,10 @@ def _id(value: object) -> str:
     return str(value)
 
 
-class _Reader:
+class _TelegramMessageReader:
     """Reads one message."""
 
-    def __init__(self, channel: str, me: Me, message: Message) -> None:
+    def __init__(self, channel: str, me: TelegramBotUser, message: Message) -> None:
         self._channel = channel
         self._me = me
         self._message = message
@@ -183,13 +183,13 @@ def _replied(message: Message) -> Message | None:
     return None if replied is None or replied.forum_topic_created else replied
 
 
-def _answers(message: Message, me: Me) -> bool:
+def _answers(message: Message, me: TelegramBotUser) -> bool:
     """Whether it is a reply to something we said."""
     replied = _replied(message)
     return bool(replied and replied.from_user and replied.from_user.id == me.id)
 
 
-def _quote(message: Message, me: Me) -> Quote | None:
+def _quote(message: Message, me: TelegramBotUser) -> Quote | None:
     chosen = message.quote.text if message.quote else ""
     if replied := _replied(message):
         text = replied.text or replied.caption or ""

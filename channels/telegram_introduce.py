@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from bubbot.channel import Introduction
+from bubbot.channel import BotIdentity
 from bubbot.errors import ChannelError
 from channels.http_date import iso
-from channels.telegram_api import Api
-from channels.telegram_errors import Refusal, Unreachable, refused_token, token_refused
+from channels.telegram_api import TelegramApi
+from channels.telegram_errors import TelegramApiError, TelegramUnavailable, refused_token, token_refused
 from channels.telegram_settings import TelegramSettings
 
 
-async def introduce(api: Api, settings: TelegramSettings, *, overhears: bool, within: float) -> Introduction:
-    """See `Introduces`. `overhears`: whether what is not said to the bot matters, too."""
+async def introduce(api: TelegramApi, settings: TelegramSettings, *, overhears: bool, within: float) -> BotIdentity:
+    """See `VerifiesCredentials`. `overhears`: whether what is not said to the bot matters, too."""
     channel = settings.channel
     try:
         async with asyncio.timeout(within):
@@ -25,16 +25,16 @@ async def introduce(api: Api, settings: TelegramSettings, *, overhears: bool, wi
         number, name = int(me["id"]), str(me["username"])
     except TimeoutError:
         raise ChannelError(f"[channels.{channel}] Telegram did not answer within {within:g} s.") from None
-    except Refusal as error:
+    except TelegramApiError as error:
         if token_refused(error):
             raise refused_token(channel, error, self_hosted=settings.self_hosted) from None
         raise ChannelError(f"[channels.{channel}] Telegram refused ({error.code}): {error.description}") from None
-    except Unreachable as error:
+    except TelegramUnavailable as error:
         raise ChannelError(f"[channels.{channel}] Telegram cannot be reached: {error}.") from None
     except (KeyError, TypeError, ValueError):
         raise ChannelError(f"[channels.{channel}] Telegram's answer to getMe names no bot.") from None
     remarks = [*_privacy(me, overhears=overhears), *_webhook(hook, settings)]
-    return Introduction(str(number), name, tuple(remarks), iso(api.date))
+    return BotIdentity(str(number), name, tuple(remarks), iso(api.date))
 
 
 def _privacy(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from bubbot.channel import CommandInfo
-from channels.telegram_api import Api
-from channels.telegram_errors import Refusal, Unreachable
+from channels.telegram_api import TelegramApi
+from channels.telegram_errors import TelegramApiError, TelegramUnavailable
 
 log = logging.getLogger(__name__)
 FIRST = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
@@ -25,13 +25,13 @@ def menu(commands: Sequence[CommandInfo]) -> list[dict[str, str]]:
     return [{"command": name, "description": words[name][:_LONGEST] or name} for name in names[:_MOST]]
 
 
-async def set_menu(api: Api, channel: str, commands: Sequence[CommandInfo]) -> None:
+async def set_menu(api: TelegramApi, channel: str, commands: Sequence[CommandInfo]) -> None:
     """Sets the menu where it is another one. A failure is logged and costs nothing else."""
     wanted = menu(commands)
     try:
         if wanted and await api.call("getMyCommands") != wanted:
             await api.call("setMyCommands", {"commands": wanted})
-    except (Refusal, Unreachable) as error:
+    except (TelegramApiError, TelegramUnavailable) as error:
         log.warning(
             "channel %s: the menu of commands was not set: %s", channel, error, extra={"action": "telegram.menu"}
         )

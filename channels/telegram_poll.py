@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from channels.refusals import RefusalMonitor
-from channels.telegram_api import Api, Timing
+from channels.telegram_api import TelegramApi, TelegramApiTiming
 from channels.telegram_errors import (
-    Refusal,
-    Unreachable,
+    TelegramApiError,
+    TelegramUnavailable,
     refused_token,
     second_poller,
     stray_webhook,
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-class Outage:
+class OutageLog:
     """Logs once when Telegram cannot be reached, once when it is over, and says how long to wait in between."""
 
-    def __init__(self, channel: str, timing: Timing) -> None:
+    def __init__(self, channel: str, timing: TelegramApiTiming) -> None:
         self._channel = channel
         self._timing = timing
         self._failures = 0
         self._since = 0.0
 
-    async def wait(self, error: Refusal | Unreachable) -> None:
+    async def wait(self, error: TelegramApiError | TelegramUnavailable) -> None:
         """Waits before another try: longer each time, with chance in it; as long as Telegram asks where it does."""
         if not self._failures:
             self._since = self._timing.monotonic()
@@ -50,7 +50,7 @@ class Outage:
         self._failures += 1
         most = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.longest_wait)
         seconds = most * (0.5 + self._timing.chance() / 2)
-        if isinstance(error, Refusal) and error.retry_after is not None:
+        if isinstance(error, TelegramApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         await asyncio.sleep(seconds)
 
@@ -65,14 +65,14 @@ class Outage:
         self._failures = 0
 
 
-def _words(error: Refusal | Unreachable) -> str:
-    return f"{error.code}, {error.description}" if isinstance(error, Refusal) else str(error)
+def _words(error: TelegramApiError | TelegramUnavailable) -> str:
+    return f"{error.code}, {error.description}" if isinstance(error, TelegramApiError) else str(error)
 
 
-class Conflicts:
+class PollConflicts:
     """What to do about a 409: a soft restart makes one; if it lasts, a second program uses the token. Both pass."""
 
-    def __init__(self, api: Api, settings: TelegramSettings, timing: Timing) -> None:
+    def __init__(self, api: TelegramApi, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         self._api = api
         self._channel = settings.channel
         self._monitor = RefusalMonitor(
@@ -93,7 +93,7 @@ class Conflicts:
         """A poll succeeded."""
         self._monitor.accepted()
 
-    async def handle(self, error: Refusal) -> None:
+    async def handle(self, error: TelegramApiError) -> None:
         """Return when another try is worth it. Raises what removing a webhook raises."""
         if not error.says("webhook is active", "setwebhook"):
             return await asyncio.sleep(self._monitor.refused(second_poller(self._channel)))
@@ -108,19 +108,21 @@ class Conflicts:
         return None
 
 
-class Persistent:
+class RetryingTelegramApi:
     """Carries out what has to succeed: waits through outages, conflicts and refusals, of which the last end it only if
     Telegram never took the token.
 
     One for all runs of a channel: that the token was good once is known for as long as the process lives.
     """
 
-    def __init__(self, api: Api, settings: TelegramSettings, timing: Timing, noted: Callable[[str], None]) -> None:
+    def __init__(
+        self, api: TelegramApi, settings: TelegramSettings, timing: TelegramApiTiming, noted: Callable[[str], None]
+    ) -> None:
         """`noted` is told of every call: what is wrong, or nothing."""
         self._settings = settings
         self._noted = noted
-        self._outage = Outage(settings.channel, timing)
-        self._conflicts = Conflicts(api, settings, timing)
+        self._outage = OutageLog(settings.channel, timing)
+        self._conflicts = PollConflicts(api, settings, timing)
         self._refusals = RefusalMonitor(
             settings.channel, timing.refusals, monotonic=timing.monotonic, jitter=timing.chance
         )
@@ -136,8 +138,8 @@ class Persistent:
         while True:
             try:
                 result = await self._once(call)
-            except (Refusal, Unreachable) as error:
-                if isinstance(error, Refusal) and token_refused(error):
+            except (TelegramApiError, TelegramUnavailable) as error:
+                if isinstance(error, TelegramApiError) and token_refused(error):
                     await self._doubt(error)
                     continue
                 self._noted(_words(error))
@@ -151,7 +153,7 @@ class Persistent:
                     self._outage.over()
                     return result[0]
 
-    async def _doubt(self, error: Refusal) -> None:
+    async def _doubt(self, error: TelegramApiError) -> None:
         """Wait after a refusal of the token. Raises `ChannelRefused` if Telegram never took it."""
         refused = refused_token(self._settings.channel, error, self_hosted=self._settings.self_hosted)
         if not self._was_accepted:
@@ -162,7 +164,7 @@ class Persistent:
     async def _once(self, call: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
         try:
             return (await call(),)
-        except Refusal as error:
+        except TelegramApiError as error:
             if error.code != 409:
                 raise
             self._noted(self._conflicts.sentence or "another program polls this bot")
@@ -170,7 +172,7 @@ class Persistent:
             return None
 
 
-async def poll(api: Api, persistent: Persistent, deliver: Callable[[Any], Awaitable[None]]) -> None:
+async def poll(api: TelegramApi, persistent: RetryingTelegramApi, deliver: Callable[[Any], Awaitable[None]]) -> None:
     """Hands every update to `deliver`, until cancelled. What `deliver` raises ends it, and nothing is acknowledged.
 
     The first request, and each after a failure, is answered at once: who asks how the connection is need not wait for
@@ -193,11 +195,11 @@ async def poll(api: Api, persistent: Persistent, deliver: Callable[[Any], Awaita
         offset = max(_numbers(batch)) + 1 if batch else None
 
 
-async def _numbered(api: Api, offset: int | None, *, hold: bool) -> list[Any]:
+async def _numbered(api: TelegramApi, offset: int | None, *, hold: bool) -> list[Any]:
     """A batch that can be acknowledged; one without any number would come again at once, forever."""
     batch = await api.poll(offset, hold=hold)
     if batch and not _numbers(batch):
-        raise Unreachable("it sends updates without numbers")
+        raise TelegramUnavailable("it sends updates without numbers")
     return batch
 
 

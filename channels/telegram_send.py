@@ -9,10 +9,10 @@ from typing import Any
 
 from telegram import InputFile
 
-from bubbot.channel import File, Part, Receipt
+from bubbot.channel import MessagePart, OutboundFile, Receipt
 from bubbot.errors import DeliveryFailed
-from channels.telegram_api import Api
-from channels.telegram_errors import Refusal, Unreachable, delivery_failed
+from channels.telegram_api import TelegramApi
+from channels.telegram_errors import TelegramApiError, TelegramUnavailable, delivery_failed
 from channels.telegram_settings import TelegramSettings
 from channels.telegram_text import plain
 
@@ -23,16 +23,16 @@ _TRIES = 6
 """More than there are ways to change a part that was refused."""
 
 
-class Sending:
+class TelegramSender:
     """Sends and edits for one bot. Remembers which chats moved, for as long as it lives."""
 
-    def __init__(self, api: Api, settings: TelegramSettings, blob: Callable[[str], Awaitable[bytes]]) -> None:
+    def __init__(self, api: TelegramApi, settings: TelegramSettings, blob: Callable[[str], Awaitable[bytes]]) -> None:
         self._api = api
         self._previews = settings.link_previews
         self._blob = blob
         self._moved: dict[str, str] = {}
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Sends a part. Raises `DeliveryFailed`."""
         asked = part.chat
         if asked in self._moved:
@@ -43,9 +43,9 @@ class Sending:
             try:
                 receipt = _receipt(await self._post(part, content, as_photo=as_photo))
                 return receipt if part.chat == asked else replace(receipt, chat=part.chat)
-            except Unreachable as error:
+            except TelegramUnavailable as error:
                 raise delivery_failed(error) from None
-            except Refusal as error:
+            except TelegramApiError as error:
                 if as_photo and error.code == 400 and error.says("photo", "image"):
                     as_photo = False
                 elif (other := self._mended(part, error)) is not None:
@@ -54,35 +54,35 @@ class Sending:
                     raise delivery_failed(error) from None
         raise DeliveryFailed("Telegram refused it in every form", permanent=True)
 
-    async def edit(self, message: str, part: Part) -> None:
+    async def edit(self, message: str, part: MessagePart) -> None:
         """Changes a message of ours. Raises `DeliveryFailed`."""
         if part.file is not None:
             raise DeliveryFailed("a message cannot be changed into a file", permanent=True)
         try:
             await self._edit_once(message, part)
-        except Refusal as error:
+        except TelegramApiError as error:
             if not (_is_about_markup(error) and part.markup):
                 raise self._edit_failed(error) from None
-        except Unreachable as error:
+        except TelegramUnavailable as error:
             raise delivery_failed(error) from None
         else:
             return
         try:
             await self._edit_once(message, plain(part))
-        except (Refusal, Unreachable) as error:
+        except (TelegramApiError, TelegramUnavailable) as error:
             raise self._edit_failed(error) from None
 
     async def typing(self, chat: str, thread: str) -> None:
         """Shows that an answer is on its way. Raises `DeliveryFailed`."""
         try:
             await self._api.call("sendChatAction", {**self._place(chat, thread), "action": "typing"})
-        except (Refusal, Unreachable) as error:
+        except (TelegramApiError, TelegramUnavailable) as error:
             raise delivery_failed(error) from None
 
-    async def _content(self, file: File) -> bytes:
+    async def _content(self, file: OutboundFile) -> bytes:
         return await self._blob(file.digest) if file.digest else file.text.encode(errors="replace")
 
-    async def _post(self, part: Part, content: bytes, *, as_photo: bool) -> Any:
+    async def _post(self, part: MessagePart, content: bytes, *, as_photo: bool) -> Any:
         parameters = self._place(part.chat, part.thread)
         if part.reply_to.isdecimal():
             # The message may be gone; the answer is not lost with it.
@@ -98,7 +98,7 @@ class Sending:
         parameters[field] = InputFile(content, filename=part.file.name)
         return await self._api.call(method, parameters, upload=True)
 
-    def _text(self, part: Part) -> dict[str, Any]:
+    def _text(self, part: MessagePart) -> dict[str, Any]:
         parameters: dict[str, Any] = {"text": part.text}
         if entities := part.markup.get("entities"):
             parameters["entities"] = plain_json(entities)
@@ -110,7 +110,7 @@ class Sending:
         place: dict[str, Any] = {"chat_id": self._moved.get(chat, chat)}
         return {**place, "message_thread_id": int(thread)} if thread.isdecimal() else place
 
-    def _mended(self, part: Part, error: Refusal) -> Part | None:
+    def _mended(self, part: MessagePart, error: TelegramApiError) -> MessagePart | None:
         """The part as Telegram might take it after this refusal; None where nothing can be changed."""
         if error.migrate_to:
             if error.migrate_to == part.chat:
@@ -125,18 +125,18 @@ class Sending:
             return plain(part)
         return None
 
-    async def _edit_once(self, message: str, part: Part) -> None:
+    async def _edit_once(self, message: str, part: MessagePart) -> None:
         if not message.isdecimal():
             raise DeliveryFailed(f"there is no message {message!r} to change", permanent=True)
         where = {"chat_id": part.chat, "message_id": int(message)}
         try:
             await self._api.call("editMessageText", {**where, **self._text(part)})
-        except Refusal as error:
+        except TelegramApiError as error:
             if not (error.code == 400 and error.says("not modified")):
                 raise
 
-    def _edit_failed(self, error: Refusal | Unreachable) -> DeliveryFailed:
-        if isinstance(error, Refusal) and error.migrate_to:
+    def _edit_failed(self, error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
+        if isinstance(error, TelegramApiError) and error.migrate_to:
             # The moved chat has new numbers: this message cannot be named any more.
             return DeliveryFailed("the chat moved, and its old messages cannot be changed", permanent=True)
         return delivery_failed(error)
@@ -156,5 +156,5 @@ def _receipt(result: Any) -> Receipt:
     return Receipt(str(number) if number is not None else "")
 
 
-def _is_about_markup(error: Refusal) -> bool:
+def _is_about_markup(error: TelegramApiError) -> bool:
     return error.code == 400 and error.says("entit")

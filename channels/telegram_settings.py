@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from channels import keys
-from channels.keys import Key, Reader
+from channels.keys import SettingKey, TableReader
 
 API = "https://api.telegram.org"
 PORTS = (443, 80, 88, 8443)
@@ -21,17 +21,17 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{8,256}")
 
 
 KEYS = (
-    Key("token", "secret text", None, "The token that @BotFather gave to the bot."),
-    Key("mode", "one of polling, webhook", "polling", "Whether bubbot asks Telegram, or Telegram calls bubbot."),
-    Key("base_url", "text", API, "The web address of the Bot API server."),
-    Key("base_file_url", "text", None, "Where files are fetched; where not set, `/file` at `base_url`."),
-    Key("file_folder", "text", None, "The folder in which a Bot API server of your own that runs with `--local` keeps its files; none of another folder is read."),
-    Key("proxy", "text", None, "The web address of a proxy for everything sent to Telegram: http, https or socks5."),
-    Key("poll_timeout", "whole number from 1 to 50", 30, "Seconds Telegram holds a request that has no news."),
-    Key("webhook_url", "text", None, "The public web address that Telegram calls; its path is the one bubbot serves."),
-    Key("webhook_secret", "secret text", None, "What Telegram has to send with each call; 8 to 256 of A-Z a-z 0-9 _ -."),
-    Key("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
-    Key("link_previews", "true or false", default=False, description="Whether Telegram shows a preview of a link in an answer."),
+    SettingKey("token", "secret text", None, "The token that @BotFather gave to the bot."),
+    SettingKey("mode", "one of polling, webhook", "polling", "Whether bubbot asks Telegram, or Telegram calls bubbot."),
+    SettingKey("base_url", "text", API, "The web address of the Bot API server."),
+    SettingKey("base_file_url", "text", None, "Where files are fetched; where not set, `/file` at `base_url`."),
+    SettingKey("file_folder", "text", None, "The folder in which a Bot API server of your own that runs with `--local` keeps its files; none of another folder is read."),
+    SettingKey("proxy", "text", None, "The web address of a proxy for everything sent to Telegram: http, https or socks5."),
+    SettingKey("poll_timeout", "whole number from 1 to 50", 30, "Seconds Telegram holds a request that has no news."),
+    SettingKey("webhook_url", "text", None, "The public web address that Telegram calls; its path is the one bubbot serves."),
+    SettingKey("webhook_secret", "secret text", None, "What Telegram has to send with each call; 8 to 256 of A-Z a-z 0-9 _ -."),
+    SettingKey("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
+    SettingKey("link_previews", "true or false", default=False, description="Whether Telegram shows a preview of a link in an answer."),
 )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ class TelegramSettings:
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
     """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
-    read = Reader(KEYS, channel, table)
+    read = TableReader(KEYS, channel, table)
     server = _server(read)
     files = read.address("base_file_url", ("http", "https")) or f"{server}/file"
     webhook = read.one_of("mode", ("polling", "webhook")) == "webhook"
@@ -85,12 +85,12 @@ def check_keys(channel: str, names: Iterable[str]) -> None:
     keys.check_keys("Telegram", KEYS, channel, names)
 
 
-def _server(read: Reader) -> str:
+def _server(read: TableReader) -> str:
     # Examples elsewhere write the address with its `/bot`; both are taken.
     return read.address("base_url", ("http", "https")).rstrip("/").removesuffix("/bot").rstrip("/")
 
 
-def _file_folder(read: Reader) -> Path | None:
+def _file_folder(read: TableReader) -> Path | None:
     text = read.text("file_folder")
     if not text:
         return None
@@ -100,7 +100,7 @@ def _file_folder(read: Reader) -> Path | None:
     return folder
 
 
-def _token(read: Reader) -> str:
+def _token(read: TableReader) -> str:
     token = read.text("token")
     if not token:
         raise read.wrong("token", "is not set: @BotFather gives one, see docs/howto/run-on-telegram.md")
@@ -109,7 +109,7 @@ def _token(read: Reader) -> str:
     return token
 
 
-def _webhook_url(read: Reader, *, self_hosted: bool) -> str:
+def _webhook_url(read: TableReader, *, self_hosted: bool) -> str:
     url = read.address("webhook_url", ("http", "https") if self_hosted else ("https",))
     if not url:
         raise read.wrong("webhook_url", 'is not set, and mode = "webhook" needs it: the address Telegram is to call')
@@ -120,7 +120,7 @@ def _webhook_url(read: Reader, *, self_hosted: bool) -> str:
     return url
 
 
-def _webhook_secret(read: Reader) -> str:
+def _webhook_secret(read: TableReader) -> str:
     secret = read.text("webhook_secret")
     if not secret:
         raise read.wrong("webhook_secret", 'is not set, and mode = "webhook" needs it: make one up, say 40 letters')

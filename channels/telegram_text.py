@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from bubbot.channel import File, Outbound, Part
-from channels.long_blocks import Long, to_files
+from bubbot.channel import MessagePart, Outbound, OutboundFile
+from channels.long_blocks import LongBlockLimits, to_files
 from channels.markdown import PHONE, parse
-from channels.marked import Mark, Marked, part_of, utf16
+from channels.marked import MarkedText, TextMark, part_of, utf16
 from channels.split import split
 
 LIMIT = 4_096
@@ -30,19 +30,19 @@ _TYPES = {"strike": "strikethrough", "link": "text_link", "quote": "blockquote"}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TelegramLayout:
     """How answers are laid out. `table_columns`: a table that needs more is shown row by row."""
 
     table_columns: int = PHONE
-    long: Long = field(default_factory=Long)
+    long: LongBlockLimits = field(default_factory=LongBlockLimits)
 
 
-def parts(outbound: Outbound, layout: Layout | None = None) -> list[Part]:
+def parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list[MessagePart]:
     """The parts of an answer in the order they are sent: text, long blocks as files, then its own files.
 
     An answer in which nothing can be seen has no text part; without files it has none at all.
     """
-    layout = layout or Layout()
+    layout = layout or TelegramLayout()
     source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
     pieces = split(parse(source, table_columns=layout.table_columns), LIMIT, utf16, most=ENTITIES)
     texts = [_part(outbound, piece) for piece in map(_trimmed, pieces) if _visible(piece.text)]
@@ -50,18 +50,18 @@ def parts(outbound: Outbound, layout: Layout | None = None) -> list[Part]:
     return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]
 
 
-def plain(part: Part) -> Part:
+def plain(part: MessagePart) -> MessagePart:
     """The same part without its looks, for when Telegram refuses them."""
     return replace(part, markup={})
 
 
-def entities(marked: Marked) -> list[dict[str, Any]]:
+def entities(marked: MarkedText) -> list[dict[str, Any]]:
     """The marks as the Bot API writes them."""
     offsets = list(accumulate((2 if char > "\uffff" else 1 for char in marked.text), initial=0))
     return list(_entities(marked, offsets))
 
 
-def _entities(marked: Marked, offsets: list[int]) -> Iterator[dict[str, Any]]:
+def _entities(marked: MarkedText, offsets: list[int]) -> Iterator[dict[str, Any]]:
     for mark in marked.marks:
         start, end = _bounds(marked.text, mark)
         if start == end:
@@ -75,7 +75,7 @@ def _entities(marked: Marked, offsets: list[int]) -> Iterator[dict[str, Any]]:
         yield entity
 
 
-def _bounds(text: str, mark: Mark) -> tuple[int, int]:
+def _bounds(text: str, mark: TextMark) -> tuple[int, int]:
     """Without the white space at both ends, which no entity may have; code keeps its own."""
     if mark.kind in ("pre", "code"):
         return mark.start, mark.end
@@ -83,7 +83,7 @@ def _bounds(text: str, mark: Mark) -> tuple[int, int]:
     return mark.end - len(inner.lstrip()), mark.start + len(inner.rstrip()) if inner.strip() else mark.end
 
 
-def _trimmed(marked: Marked) -> Marked:
+def _trimmed(marked: MarkedText) -> MarkedText:
     text = marked.text
     first = marked.marks[0].start if marked.marks else len(text)
     start = min(len(text) - len(text.lstrip(" \n")), first)
@@ -94,10 +94,10 @@ def _visible(text: str) -> bool:
     return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
 
 
-def _part(outbound: Outbound, piece: Marked) -> Part:
+def _part(outbound: Outbound, piece: MarkedText) -> MessagePart:
     made = entities(piece)
-    return Part(outbound.chat, piece.text, outbound.thread, markup={"entities": made} if made else {})
+    return MessagePart(outbound.chat, piece.text, outbound.thread, markup={"entities": made} if made else {})
 
 
-def _file_part(outbound: Outbound, file: File) -> Part:
-    return Part(outbound.chat, "", outbound.thread, file=file)
+def _file_part(outbound: Outbound, file: OutboundFile) -> MessagePart:
+    return MessagePart(outbound.chat, "", outbound.thread, file=file)

@@ -15,7 +15,7 @@ _ALIASES = {"start": "help"}
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class TelegramBotUser:
     """The bot as Telegram knows it. `commands`: the names that count as ours in a group without `@`."""
 
     id: int
@@ -24,14 +24,14 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TelegramText:
     """A text as we take it. `called`: it is a command for us, or begins with our name, or has it somewhere."""
 
     text: str
     called: bool
 
 
-class Utf16:
+class Utf16Text:
     """A text that is cut by UTF-16 offsets."""
 
     def __init__(self, text: str) -> None:
@@ -43,20 +43,20 @@ class Utf16:
         return self._units[2 * start : end].decode("utf-16-le", "replace")
 
 
-def said(text: str, entities: Sequence[MessageEntity], me: Me, *, direct: bool) -> Said:
+def said(text: str, entities: Sequence[MessageEntity], me: TelegramBotUser, *, direct: bool) -> TelegramText:
     """The text with our name taken from its beginning and a command of ours in the form `,name arguments`."""
-    units = Utf16(text)
+    units = Utf16Text(text)
     called = any(_is_our_name(units, one, me) for one in entities)
     start = _after_our_name(units, entities, me)
     rest = units.piece(start)
     command = _command(units, start, entities, me, direct=direct or start > 0)
     if command is not None:
-        return Said(command, called=True)
+        return TelegramText(command, called=True)
     # Nothing but the name: there is nothing else to show.
-    return Said(rest if rest.strip() else text, called)
+    return TelegramText(rest if rest.strip() else text, called)
 
 
-def _is_our_name(units: Utf16, entity: MessageEntity, me: Me) -> bool:
+def _is_our_name(units: Utf16Text, entity: MessageEntity, me: TelegramBotUser) -> bool:
     if entity.type == MessageEntity.TEXT_MENTION:
         return entity.user is not None and entity.user.id == me.id
     if entity.type != MessageEntity.MENTION:
@@ -64,7 +64,7 @@ def _is_our_name(units: Utf16, entity: MessageEntity, me: Me) -> bool:
     return units.piece(entity.offset, entity.length).casefold() == f"@{me.username}".casefold()
 
 
-def _after_our_name(units: Utf16, entities: Sequence[MessageEntity], me: Me) -> int:
+def _after_our_name(units: Utf16Text, entities: Sequence[MessageEntity], me: TelegramBotUser) -> int:
     """The offset at which the text begins once our name and what follows it are off."""
     for entity in entities:
         if entity.offset == 0 and _is_our_name(units, entity, me):
@@ -74,7 +74,9 @@ def _after_our_name(units: Utf16, entities: Sequence[MessageEntity], me: Me) -> 
     return 0
 
 
-def _command(units: Utf16, start: int, entities: Sequence[MessageEntity], me: Me, *, direct: bool) -> str | None:
+def _command(
+    units: Utf16Text, start: int, entities: Sequence[MessageEntity], me: TelegramBotUser, *, direct: bool
+) -> str | None:
     """The comma command that the text is, if it is one for us."""
     for entity in entities:
         if entity.type != MessageEntity.BOT_COMMAND or entity.offset != start:

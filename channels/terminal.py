@@ -23,25 +23,25 @@ from prompt_toolkit.styles import Style
 from bubbot.channel import (
     ChannelOptions,
     Inbound,
+    MessagePart,
     Outbound,
-    Part,
     Preview,
     Receipt,
     Receive,
     Sender,
-    StepEnded,
-    Stop,
-    TextShown,
-    ToolEnded,
+    StepFinished,
+    StopRequest,
+    TextStreamed,
+    ToolFinished,
     ToolStarted,
-    TurnEnded,
+    TurnFinished,
     TurnStarted,
     kept_aside,
 )
 from bubbot.errors import DeliveryFailed
 from channels.saved import parts_of, saved
-from channels.terminal_history import TypedLines
-from channels.terminal_screen import Output, Parked, printed_above
+from channels.terminal_history import LineHistory
+from channels.terminal_screen import ParkedCursor, ScreenOutput, printed_above
 from channels.terminal_view import CommandCompleter, dim, harmless, markdown, rows, tool_line
 
 PROMPT = "> "
@@ -66,7 +66,7 @@ HINT = "  (Ctrl-C stops)"
 
 
 @dataclass
-class _Live:
+class _LiveScreen:
     """What the running turn shows. `text` is that of the step; `answer` the last one, until it is printed."""
 
     busy: bool = False
@@ -78,7 +78,7 @@ class _Live:
 
 
 class TerminalChannel:
-    """See `Channel` and `Previews`. Settings: `chat`; `colour` (true or false)."""
+    """See `Channel` and `ShowsPreviews`. Settings: `chat`; `colour` (true or false)."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self.name = options.name
@@ -86,17 +86,17 @@ class TerminalChannel:
         self._chat = str(options.settings.get("chat") or "default")
         self._colour = bool(options.settings.get("colour", True))
         self._completer = CommandCompleter(options.commands)
-        self._typed = TypedLines(kept_aside(options.home, f"{options.name}:{self._chat}"))
+        self._typed = LineHistory(kept_aside(options.home, f"{options.name}:{self._chat}"))
         self._now = options.now
         self._process = options.new_id()
-        self._live = _Live()
+        self._live = _LiveScreen()
         self._lines: asyncio.Queue[Inbound] = asyncio.Queue()
         self._prints: asyncio.Queue[tuple[str, asyncio.Future[None] | None]] = asyncio.Queue()
-        self._stops: asyncio.Queue[Stop] = asyncio.Queue()
+        self._stops: asyncio.Queue[StopRequest] = asyncio.Queue()
         self._stands = 0  # rows above the line editor, at least
         self._calm = asyncio.Event()
         self._open = False
-        self._output = Output()
+        self._output = ScreenOutput()
         self._session: PromptSession[str] | None = None
 
     async def run(self, receive: Receive) -> None:
@@ -173,11 +173,11 @@ class TerminalChannel:
                 self._live.frame += 1
                 self._redraw()
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """One part for the text: a terminal takes any length; one for each file, which is saved."""
         return parts_of(outbound)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Prints the part: as Markdown what a model has just written, as it stands what commands say."""
         if part.file:
             part = replace(part, text=await saved(self._options, part.file))
@@ -195,28 +195,28 @@ class TerminalChannel:
         return Receipt()
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `Previews`."""
+        """See `ShowsPreviews`."""
         live = self._live
         if session != f"{self.name}:{self._chat}":
             return
         match event:
             case TurnStarted():
-                self._live = _Live(busy=True, frame=live.frame)
+                self._live = _LiveScreen(busy=True, frame=live.frame)
                 self._calm.clear()
-            case TextShown(text):
+            case TextStreamed(text):
                 live.text += text
             case ToolStarted(name, arguments):
                 live.tool, live.arguments = name, arguments
-            case ToolEnded():
+            case ToolFinished():
                 self._put(dim(tool_line(live.arguments, event), colour=self._colour))
                 live.tool = ""
-            case StepEnded(_, calls) if calls and live.text:
+            case StepFinished(_, calls) if calls and live.text:
                 self._put(self._markdown(live.text))
                 live.text = ""
-            case TurnEnded(status):
+            case TurnFinished(status):
                 if live.text and status != "answered":  # no answer, but what people have seen so far stays
                     self._put(dim(harmless(live.text), colour=self._colour))
-                self._live = _Live(answer=live.text if status == "answered" else "", frame=live.frame)
+                self._live = _LiveScreen(answer=live.text if status == "answered" else "", frame=live.frame)
                 self._calm.set()
                 self._forget_erased()
         self._redraw()
@@ -302,7 +302,9 @@ class TerminalChannel:
             output=self._output,
         )
         session.app.min_redraw_interval = REDRAW
-        session.app.layout.container = Parked(session.app.layout, lambda: self._live.busy and not session.app.is_done)
+        session.app.layout.container = ParkedCursor(
+            session.app.layout, lambda: self._live.busy and not session.app.is_done
+        )
         return session
 
     def _message(self) -> StyleAndTextTuples:
@@ -321,7 +323,7 @@ class TerminalChannel:
         return [*[("", f"{row}\n") for row in text], ("class:aside", f"{aside}\n"), ("", PROMPT)]
 
     def _ask_to_stop(self) -> None:
-        self._stops.put_nowait(Stop(self.name, self._chat))
+        self._stops.put_nowait(StopRequest(self.name, self._chat))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

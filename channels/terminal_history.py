@@ -12,7 +12,7 @@ from prompt_toolkit.history import FileHistory
 HISTORY = "terminal_history"
 
 
-class TypedLines(FileHistory):
+class LineHistory(FileHistory):
     """The lines typed so far. Nothing is held in memory: what is erased on disk is gone at the next look.
 
     A disk that is full, or a file that cannot be read, costs the lines and not the chat.

@@ -31,7 +31,7 @@ def window_size() -> Size:
     return Size(rows=size.lines or 24, columns=size.columns or 80)
 
 
-class Output(Vt100_Output):
+class ScreenOutput(Vt100_Output):
     """The terminal on standard output. It is asked nothing: its answers would be taken for typing."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Output(Vt100_Output):
         self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
 
 
-class Parked(Container):
+class ParkedCursor(Container):
     """A layout whose cursor waits at its first cell while `when` says so; the place to type is drawn.
 
     A terminal made narrower may fold rows, and no two do it alike. But it keeps the cursor at its cell, so that
@@ -105,7 +105,7 @@ class Parked(Container):
         screen.show_cursor = False
 
 
-class Above(io.TextIOBase):
+class PrintAbove(io.TextIOBase):
     """Takes what others print, from any thread, and hands it on in whole lines on the loop it was made on."""
 
     def __init__(self, stream: TextIO, put: Callable[[str], None]) -> None:
@@ -156,7 +156,7 @@ def printed_above(put: Callable[[str], None]) -> Iterator[None]:
         same = _same_file(sys.stdout, sys.stderr)
         for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
             if stream is sys.stdout or same:
-                above = Above(stream, put)
+                above = PrintAbove(stream, put)
                 stack.callback(above.end)
                 stack.enter_context(redirect(cast("TextIO", above)))
         yield

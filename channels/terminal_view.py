@@ -12,7 +12,7 @@ from prompt_toolkit.utils import get_cwidth
 from rich.console import Console
 from rich.markdown import Markdown
 
-from bubbot.channel import CommandInfo, ToolEnded, replace_controls
+from bubbot.channel import CommandInfo, ToolFinished, replace_controls
 
 WIDEST = 100
 """Columns an answer takes at most: longer lines are hard to read."""
@@ -57,7 +57,7 @@ def dim(text: str, *, colour: bool) -> str:
     return f"\x1b[2m{text}\x1b[0m" if colour else text
 
 
-def tool_line(arguments: str, ended: ToolEnded) -> str:
+def tool_line(arguments: str, ended: ToolFinished) -> str:
     """A finished tool call on one line."""
     outcome = f"{ended.size} characters" if ended.ok else "failed"
     kept = ", kept aside whole" if ended.spilled else ""

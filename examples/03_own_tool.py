@@ -15,7 +15,7 @@ from bubbot.settings import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
 from bubbot.tool import ToolArgs, tool
 from bubbot.turn import Turn
-from bubbot.wiring import Wrap, new_id, now, open_app
+from bubbot.wiring import PortWrappers, new_id, now, open_app
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -37,7 +37,7 @@ async def dice(turn: Turn, args: DiceArgs) -> str:
 
 async def main(home: Home) -> None:
     """Types the command twice: wrong, then right."""
-    async with open_app(SETTINGS, home, hold=True, wrap=Wrap(tools=[dice])) as app:
+    async with open_app(SETTINGS, home, hold=True, wrap=PortWrappers(tools=[dice])) as app:
         for text in (",dice one", ",dice 6"):
             inbound = Inbound("stdin", new_id(), "example", Sender("0", "owner"), text, timestamp(now()))
             print((await app.ask(inbound)).text)

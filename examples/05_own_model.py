@@ -12,7 +12,7 @@ from bubbot.home import Home
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
 from bubbot.settings import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.wiring import Wrap, new_id, now, open_app
+from bubbot.wiring import PortWrappers, new_id, now, open_app
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -35,7 +35,7 @@ class Shouting:
 
 async def main(home: Home) -> None:
     """Asks the model, then asks the tape which model it was."""
-    async with open_app(SETTINGS, home, hold=True, wrap=Wrap(model=lambda _: Shouting())) as app:
+    async with open_app(SETTINGS, home, hold=True, wrap=PortWrappers(model=lambda _: Shouting())) as app:
         sender = Sender("0", "owner")
         inbound = Inbound("stdin", new_id(), "example", sender, "is anybody there?", timestamp(now()))
         result = await app.ask(inbound)

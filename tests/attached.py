@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.channel import Attachment
-from bubbot.runtime.intake import Intake, IntakeSettings
+from bubbot.runtime.intake import AttachmentIntake, AttachmentLimits
 from bubbot.tape.entry import Kind, TapeEntry
 from tests.e2e.test_images import PNG
 from tests.raw import raw
@@ -28,7 +28,7 @@ def execute(path: Path, sql: str, *values: str) -> list[Any]:
 
 
 def options(transcriber: Any = None, **limits: Any) -> Options:
-    return Options(intake=Intake(IntakeSettings(**limits), transcriber, sleep=no_wait))
+    return Options(intake=AttachmentIntake(AttachmentLimits(**limits), transcriber, sleep=no_wait))
 
 
 def channel(**files: Any) -> KeptChannel:

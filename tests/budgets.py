@@ -6,25 +6,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
-from bubbot.budget import Budget, Limit, Plan, TellOwner, nobody
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, Price, TextDelta, Usage
+from bubbot.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, nobody
+from bubbot.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView, Payer
+from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView, BudgetSubject
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Replying
 
-DOLLAR_A_TOKEN = Price(1e6, 1e6, 0.5e6)
-ANN = Payer("test:home", "test:1", turn="t1")
+DOLLAR_A_TOKEN = ModelPrice(1e6, 1e6, 0.5e6)
+ANN = BudgetSubject("test:home", "test:1", turn="t1")
 ANSWER = 10
 """Tokens an answer is reckoned at."""
 
 
-def plan(price: Price | None = DOLLAR_A_TOKEN, answer: int = ANSWER, **limits: Any) -> Plan:
+def plan(price: ModelPrice | None = DOLLAR_A_TOKEN, answer: int = ANSWER, **limits: Any) -> BudgetLimits:
     """A plan; the keywords are limits of the whole bot."""
-    return Plan({("bot", ""): Limit(**limits)} if limits else {}, listed=lambda _: price, answer=lambda _: answer)
+    return BudgetLimits(
+        {("bot", ""): SpendingLimit(**limits)} if limits else {}, listed=lambda _: price, answer=lambda _: answer
+    )
 
 
 def budget_tape(store: TapeStore, clock: SteppingClock | None = None) -> TapeService:
@@ -34,12 +36,12 @@ def budget_tape(store: TapeStore, clock: SteppingClock | None = None) -> TapeSer
 
 async def opened(
     store: TapeStore,
-    agreed: Plan,
+    agreed: BudgetLimits,
     *,
     clock: SteppingClock | None = None,
     life: str = "call",
     zone: tzinfo = UTC,
-    tell: TellOwner = nobody,
+    tell: NotifyOwner = nobody,
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()
@@ -48,7 +50,9 @@ async def opened(
     return made
 
 
-async def spend(budget: Budget, reading: int, writing: int, payer: Payer = ANN, model: str = "m", **usage: Any) -> None:
+async def spend(
+    budget: Budget, reading: int, writing: int, payer: BudgetSubject = ANN, model: str = "m", **usage: Any
+) -> None:
     """One call that took so many tokens."""
     async with budget.call(payer, model, reading) as call:
         call.reply = ModelReply("x", usage=Usage(reading, writing, **usage), model=model)
@@ -65,10 +69,10 @@ async def whole(store: TapeStore) -> tuple[TapeEntry, ...]:
     return (await store.fetch([TapeQuery(BUDGET_TAPE)]))[0]
 
 
-async def read_books(store: TapeStore) -> Books:
+async def read_books(store: TapeStore) -> BudgetState:
     """The books as a start reads them."""
     tape = budget_tape(store)
-    return (await tape.read(BooksView(await tape.read(MarkView()))))[0]
+    return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
 
 
 def costing(reading: int, writing: int, before: Callable[[], Any] | None = None) -> Replying:
@@ -90,7 +94,7 @@ class Owner:
         self.texts: list[str] = []
 
     async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
-        """See `TellOwner`."""
+        """See `NotifyOwner`."""
         self.texts.append(text)
         return False
 

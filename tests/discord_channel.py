@@ -10,28 +10,38 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import ChannelEvent, ChannelOptions, Deletion, Edit, Inbound, Known, Reaction, Unparsed, no_commands
+from bubbot.channel import (
+    BackfillCursor,
+    ChannelEvent,
+    ChannelOptions,
+    Deletion,
+    Edit,
+    Inbound,
+    Reaction,
+    UnparsedUpdate,
+    no_commands,
+)
 from channels.discord import DiscordChannel
-from channels.discord_api import Timing
-from channels.discord_patience import Pace
+from channels.discord_api import DiscordApiTiming
+from channels.discord_patience import DiscordReceiveTiming
 from channels.discord_settings import read_settings
 from channels.refusals import RefusalTiming
 from tests.discordapi.server import Server
 
-FAST = Pace(
+FAST = DiscordReceiveTiming(
     first_wait=0.02, longest_wait=0.1, ready=5.0, silent=5.0, margin=1.0, close=0.3, settled=0.0, identify=0.02,
     rationed=0.02, guilds=0.1, duplicates=0.0, chance=lambda: 0.5,
     refusals=RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3),
 )  # fmt: skip
 
 
-def options(server: Server, known: Known | None = None, **settings: Any) -> ChannelOptions:
+def options(server: Server, known: BackfillCursor | None = None, **settings: Any) -> ChannelOptions:
     """What the factory is given, with the server's addresses."""
     commands = settings.pop("commands", no_commands)
     table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
 
-    async def what_is_known() -> Known:
-        return known or Known()
+    async def what_is_known() -> BackfillCursor:
+        return known or BackfillCursor()
 
     return ChannelOptions("dc", Path(), lambda: at(server), lambda: "id", table, known=what_is_known, commands=commands)
 
@@ -78,27 +88,27 @@ class Heard:
         return [one for one in self.events if isinstance(one, Reaction)]
 
     @property
-    def unparsed(self) -> list[Unparsed]:
-        return [one for one in self.events if isinstance(one, Unparsed)]
+    def unparsed(self) -> list[UnparsedUpdate]:
+        return [one for one in self.events if isinstance(one, UnparsedUpdate)]
 
     async def until(self, *texts: str) -> None:
         """Waits until exactly these texts were received, in this order."""
         await self.server.until(lambda: len(self.texts) >= len(texts))
         assert self.texts == list(texts)
 
-    def known(self, *, people: tuple[str, ...] = ()) -> Known:
+    def known(self, *, people: tuple[str, ...] = ()) -> BackfillCursor:
         """What is durable after this."""
         newest = {(one.chat, one.thread): one.message for one in self.inbounds}
-        return Known(newest, max((one.time for one in self.inbounds), default=""), people)
+        return BackfillCursor(newest, max((one.time for one in self.inbounds), default=""), people)
 
 
 @asynccontextmanager
 async def opened(
-    server: Server, known: Known | None = None, pace: Pace = FAST, **settings: Any
+    server: Server, known: BackfillCursor | None = None, pace: DiscordReceiveTiming = FAST, **settings: Any
 ) -> AsyncIterator[DiscordChannel]:
     """The channel, closed at the end."""
     given = options(server, known, **settings)
-    channel = DiscordChannel(given, read_settings("dc", given.settings), Timing(refused=0.05), pace)
+    channel = DiscordChannel(given, read_settings("dc", given.settings), DiscordApiTiming(refused=0.05), pace)
     try:
         yield channel
     finally:
@@ -107,7 +117,12 @@ async def opened(
 
 @asynccontextmanager
 async def receiving(
-    server: Server, known: Known | None = None, pace: Pace = FAST, *, heard: Heard | None = None, **settings: Any
+    server: Server,
+    known: BackfillCursor | None = None,
+    pace: DiscordReceiveTiming = FAST,
+    *,
+    heard: Heard | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[DiscordChannel, Heard]]:
     """A channel that is connected, and what it hears."""
     heard = heard or Heard(server)
@@ -123,6 +138,6 @@ async def receiving(
             await asyncio.gather(task, return_exceptions=True)
 
 
-def with_pace(**changes: Any) -> Pace:
+def with_pace(**changes: Any) -> DiscordReceiveTiming:
     """The fast one, changed."""
     return replace(FAST, **changes)

@@ -8,14 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from channels.discord_api import Api, Timing
+from channels.discord_api import DiscordApi, DiscordApiTiming
 from channels.discord_duplicate import DuplicateMonitor
-from channels.discord_interactions import Interactions
-from channels.discord_send import Sending
+from channels.discord_interactions import OpenInteractions
+from channels.discord_send import DiscordSender
 from channels.discord_settings import read_settings
 from tests.discordapi.server import Server
 
-FAST = Timing(call=2.0, upload=2.0, download=2.0, longest_wait=0.3, refused=0.2, answer_first=0.1, callback=1.0)
+FAST = DiscordApiTiming(
+    call=2.0, upload=2.0, download=2.0, longest_wait=0.3, refused=0.2, answer_first=0.1, callback=1.0
+)
 
 
 @dataclass(slots=True)
@@ -23,19 +25,19 @@ class Outgoing:
     """The sending half of a channel, with the files it can send by their digests."""
 
     server: Server
-    api: Api
-    sending: Sending
-    interactions: Interactions
+    api: DiscordApi
+    sending: DiscordSender
+    interactions: OpenInteractions
     blobs: dict[str, bytes] = field(default_factory=dict)
 
 
 @asynccontextmanager
-async def outgoing(server: Server, timing: Timing = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
+async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
     """All of it, closed at the end."""
     table = {"token": server.bot.token, "rest_url": server.rest_url, "gateway_url": server.gateway_url, **settings}
     checked = read_settings("discord", table)
-    api = Api(checked, timing)
-    interactions = Interactions(api, timing)
+    api = DiscordApi(checked, timing)
+    interactions = OpenInteractions(api, timing)
     blobs: dict[str, bytes] = {}
 
     async def blob(digest: str) -> bytes:
@@ -43,7 +45,7 @@ async def outgoing(server: Server, timing: Timing = FAST, **settings: Any) -> As
 
     try:
         duplicates = DuplicateMonitor("dc", monotonic=time.monotonic, grace=0.0)
-        sending = Sending(api, checked, blob, interactions, duplicates)
+        sending = DiscordSender(api, checked, blob, interactions, duplicates)
         yield Outgoing(server, api, sending, interactions, blobs)
     finally:
         await api.aclose()

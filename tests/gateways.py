@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bubbot.access import ACCESS_TAPE, Access
-from bubbot.channel import Deletion, Edit, Part, Reaction, Receipt, Sender
+from bubbot.access import ACCESS_TAPE, AccessService
+from bubbot.channel import Deletion, Edit, MessagePart, Reaction, Receipt, Sender
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.admission import Admission, AdmissionSettings
-from bubbot.gateway.line import LineRules
-from bubbot.gateway.outbound import Patience
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
+from bubbot.gateway.line import ChannelPolicy
+from bubbot.gateway.outbound import RetryPolicy
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, SteppingClock
@@ -24,12 +24,16 @@ WAITS = (1.0, 2.0)
 
 
 def rules(
-    debounce: float = 0.0, *, admission: Admission | None = None, access: Access | None = None, **waiting: Any
-) -> LineRules:
+    debounce: float = 0.0,
+    *,
+    admission: AdmissionPolicy | None = None,
+    access: AccessService | None = None,
+    **waiting: Any,
+) -> ChannelPolicy:
     """Rules as the daemon's: answers go out in the background, and are tried for a day."""
-    return LineRules(
-        WaitingRules(debounce, **waiting),
-        Patience(WAITS, goes_on=True),
+    return ChannelPolicy(
+        QueuePolicy(debounce, **waiting),
+        RetryPolicy(WAITS, goes_on=True),
         admission=admission,
         access=access,
         room=None,
@@ -37,19 +41,19 @@ def rules(
     )
 
 
-def admitting(store: TapeStore, **listed: Any) -> LineRules:
+def admitting(store: TapeStore, **listed: Any) -> ChannelPolicy:
     """Rules with an admission; its settings are given."""
     kept: dict[str, Any] = {name: frozenset(ids) for name, ids in listed.items()}
     settings = AdmissionSettings(**kept)
     tape = TapeService(store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds("access"))
     seeds = iter(range(1, 1000))
-    access = Access(
+    access = AccessService(
         tape,
         now=SteppingClock(),
         random=lambda size: bytes([next(seeds) % 256]) * size,
         configured={CHANNEL: settings.listed},
     )
-    return rules(admission=Admission(settings, access.role, lambda: 0.0), access=access)
+    return rules(admission=AdmissionPolicy(settings, access.role, lambda: 0.0), access=access)
 
 
 class Stage(KeptChannel):
@@ -78,7 +82,7 @@ class Stage(KeptChannel):
             raise error
         self.shown.append((asyncio.get_running_loop().time(), act, text))
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """See `Channel.send`."""
         await self._act("send", part.text)
         receipt = await super().send(part)
@@ -93,15 +97,15 @@ class Stage(KeptChannel):
         if (error := self.lose_response("send")) is not None:
             raise error
 
-    async def edit(self, message: str, part: Part) -> None:
-        """See `Editing`."""
+    async def edit(self, message: str, part: MessagePart) -> None:
+        """See `SupportsEditing`."""
         await self._act("edit", part.text)
         if message not in self.seen:
             raise DeliveryFailed("there is no such message", permanent=True)
         self.seen[message] = part.text
 
     async def typing(self, chat: str, thread: str) -> None:
-        """See `Typing`."""
+        """See `SupportsTyping`."""
         await self._act("typing", chat)
 
     def acts(self, act: str) -> list[str]:
@@ -120,7 +124,7 @@ class SearchedStage(Stage):
         super().__init__()
         self.keys: dict[str, str] = {}
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """See `Channel.send`."""
         if part.key in self.keys:
             await self._act("repeat", part.text)
@@ -132,8 +136,8 @@ class SearchedStage(Stage):
             for message in self.seen.keys() - before:
                 self.keys[part.key] = message
 
-    async def find(self, part: Part, since: str) -> Sequence[str]:
-        """See `Finds`."""
+    async def find(self, part: MessagePart, since: str) -> Sequence[str]:
+        """See `FindsMessages`."""
         await self._act("find", part.text)
         return [message for message, text in self.seen.items() if text == part.text]
 

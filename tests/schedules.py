@@ -11,9 +11,9 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from bubbot.model import Model
-from bubbot.schedule.book import ScheduleBook
-from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
-from bubbot.schedule.keeper import Keeper
+from bubbot.schedule.book import ScheduleStore
+from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.schedule.keeper import JobTimer
 from bubbot.settings import BotSettings, Settings
 from bubbot.settings_model import ScheduleSettings
 from bubbot.tape.entry import TapeEntry
@@ -22,8 +22,8 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tools.schedule import schedule_tools
-from bubbot.wiring_lines import Given
-from bubbot.wiring_schedule import Timekeeping, timekeeping
+from bubbot.wiring_lines import Deps
+from bubbot.wiring_schedule import Scheduler, timekeeping
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running
 
@@ -61,12 +61,12 @@ class Timed:
     """A bench with schedules; `keeping` is the keeper at work."""
 
     bench: Bench
-    time: Timekeeping
+    time: Scheduler
     clock: WallClock
     keeping: asyncio.Task[None] | None = None
 
     @property
-    def book(self) -> ScheduleBook:
+    def book(self) -> ScheduleStore:
         return self.time.book
 
     @property
@@ -76,7 +76,7 @@ class Timed:
 
     def start(self) -> None:
         """Begins to keep time."""
-        keeper: Keeper = self.time.keeper()
+        keeper: JobTimer = self.time.keeper()
         self.keeping = asyncio.create_task(keeper.run())
 
     async def stop(self) -> None:
@@ -117,7 +117,7 @@ class Timed:
         return [(one.name or "").partition("/")[2] for one in await self.facts()]
 
 
-def _settings(limits: Limits, zone: str) -> Settings:
+def _settings(limits: ScheduleLimits, zone: str) -> Settings:
     schedule = ScheduleSettings(per_chat=limits.per_chat, failures=limits.failures, endless=limits.endless)
     return Settings(schedule=schedule, bot=BotSettings(timezone=zone))
 
@@ -132,7 +132,7 @@ async def timed(
     channel: KeptChannel | None = None,
     life: str = "first",
     zone: str = "UTC",
-    limits: Limits | None = None,
+    limits: ScheduleLimits | None = None,
     keep: bool = True,
 ) -> AsyncIterator[Timed]:
     """A bot whose keeper is at work, unless not to `keep` time. Two over one store are two processes."""
@@ -140,8 +140,8 @@ async def timed(
     options, ids = options or Options(), CountingIds(f"{life}-x")
     tape = TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids)
     short = (f"{number:06x}" for number in range(0xA1, 0xFFFFFF))
-    settings = _settings(limits or Limits(), zone)
-    made: list[Timekeeping] = []
+    settings = _settings(limits or ScheduleLimits(), zone)
+    made: list[Scheduler] = []
 
     class Later:
         """The book, which is made with the lines."""
@@ -149,13 +149,13 @@ async def timed(
         def __getattr__(self, name: str) -> Any:
             return getattr(made[0].book, name)
 
-    tools = schedule_tools(cast("ScheduleBook", Later()))
+    tools = schedule_tools(cast("ScheduleStore", Later()))
     stepping = cast("SteppingClock", clock)
     chosen = replace(options, tools=[*options.tools, *tools], clock=stepping)
     with scheduler_reads(clock):
         async with running(store, model, chosen, channel=channel, life=life) as bench:
             lines = {bench.channel.name: bench.line}
-            made.append(timekeeping(tape, lines, settings, Texts(), Given(clock, lambda: next(short) + life)))
+            made.append(timekeeping(tape, lines, settings, Texts(), Deps(clock, lambda: next(short) + life)))
             bench.app._deps = replace(bench.app._deps, firings=made[0].firings)
             bench.app._links = {bench.channel.name: bench.line.link}
             time = Timed(bench, made[0], clock)

@@ -13,13 +13,13 @@ import pytest
 from bubbot.channel import Channel, ChannelEvent, ChannelOptions, Inbound, no_commands
 from channels.refusals import RefusalTiming
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
-from channels.telegram_api import Timing
+from channels.telegram_api import TelegramApiTiming
 from channels.telegram_settings import read_settings
 from tests.telegram_server import TOKEN, No, ScriptedServer
 
 SHORT = RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3)
 """Of refusals that are believed within a moment."""
-FAST = Timing(
+FAST = TelegramApiTiming(
     call=5.0, poll_margin=5.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=0.3, first_wait=0.01, longest_wait=0.05,
     webhook_check=0.05, chance=lambda: 0.0,
 )  # fmt: skip
@@ -50,7 +50,9 @@ def options(server: ScriptedServer, **settings: Any) -> ChannelOptions:
 
 
 @asynccontextmanager
-async def opened(server: ScriptedServer, timing: Timing = FAST, **settings: Any) -> AsyncIterator[TelegramChannel]:
+async def opened(
+    server: ScriptedServer, timing: TelegramApiTiming = FAST, **settings: Any
+) -> AsyncIterator[TelegramChannel]:
     given = options(server, **settings)
     read = read_settings("tg", given.settings)
     channel = (TelegramWebhookChannel if read.webhook else TelegramChannel)(given, read, timing)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Attachment, Inbound, Outbound, Part, Receipt, Receive, Role, Sender, no_blob
+from bubbot.channel import Attachment, Inbound, MessagePart, Outbound, Receipt, Receive, Role, Sender, no_blob
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
-from bubbot.gateway.activity import Activity
+from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
-from bubbot.gateway.line import Line, LineRules, make_line
-from bubbot.gateway.outbound import Deliverer, Patience, always_room
+from bubbot.gateway.line import ChannelPolicy, ChannelRuntime, make_line
+from bubbot.gateway.outbound import Deliverer, RetryPolicy, always_room
 from bubbot.gateway.previews import PreviewSink
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
@@ -23,20 +23,20 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.calls import CallRunner, ToolSettings
+from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.commands import CommandRunner
-from bubbot.runtime.compose import Composer, ComposeSettings
-from bubbot.runtime.intake import Intake
+from bubbot.runtime.compose import ContextPolicy, RequestComposer
+from bubbot.runtime.intake import AttachmentIntake
 from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.places import Places
+from bubbot.runtime.places import TurnLimiter
 from bubbot.runtime.preview import Show, show_nothing
-from bubbot.runtime.recovery import Recovered, recover
-from bubbot.runtime.report import Report, no_report
+from bubbot.runtime.recovery import RecoveryResult, recover
+from bubbot.runtime.report import HealthReport, no_report
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -108,12 +108,12 @@ def calls(name: str, /, *, call_id: str | None = None, **arguments: Any) -> dict
 
 
 class KeptChannel:
-    """See `Channel` and `Fetches`. `sent` are the parts that went out; each error of `failures` meets one sending,
+    """See `Channel` and `FetchesAttachments`. `sent` are the parts that went out; each error of `failures` meets one sending,
     oldest first. `files` are what can be fetched, `fetched` what was asked for, `received` the files that went out."""
 
     def __init__(self, name: str = CHANNEL) -> None:
         self.name = name
-        self.sent: list[Part] = []
+        self.sent: list[MessagePart] = []
         self.failures: list[DeliveryFailed] = []
         self.limit = 1_000_000
         self.files: dict[str, bytes | list[bytes | BaseException]] = {}
@@ -125,16 +125,18 @@ class KeptChannel:
         """Receives nothing by itself."""
         await asyncio.Event().wait()
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Cut every `limit` characters."""
         text = outbound.text
         pieces = [text[start : start + self.limit] for start in range(0, len(text), self.limit)] or [""]
-        files = [Part(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
+        files = [
+            MessagePart(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files
+        ]
         if files and not text:
             pieces = []
-        return [*(Part(outbound.chat, piece, outbound.thread, outbound.reply_to) for piece in pieces), *files]
+        return [*(MessagePart(outbound.chat, piece, outbound.thread, outbound.reply_to) for piece in pieces), *files]
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Keeps the part."""
         if self.failures:
             raise self.failures.pop(0)
@@ -173,8 +175,8 @@ class Options:
 
     tools: Sequence[Tool] = ()
     role: Role = Role.OWNER
-    compose: ComposeSettings = field(default_factory=ComposeSettings)
-    calls: ToolSettings = field(default_factory=ToolSettings)
+    compose: ContextPolicy = field(default_factory=ContextPolicy)
+    calls: ToolLimits = field(default_factory=ToolLimits)
     run: RunnerSettings = field(default_factory=RunnerSettings)
     at_once: int = 8
     waits: Sequence[float] = ()
@@ -182,12 +184,12 @@ class Options:
     show: Show = show_nothing
     load: Callable[[str], Model] = no_other
     texts: Texts = Texts()  # noqa: RUF009 - frozen
-    intake: Intake = field(default_factory=Intake)
-    waiting: WaitingRules = field(default_factory=WaitingRules)
+    intake: AttachmentIntake = field(default_factory=AttachmentIntake)
+    waiting: QueuePolicy = field(default_factory=QueuePolicy)
     max_file: int = 1_000_000
-    rules: LineRules | None = None
+    rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
-    report: Report = no_report
+    report: HealthReport = no_report
     meter: Meter | None = None
     has_room: Callable[[], Awaitable[None]] = always_room
 
@@ -200,7 +202,7 @@ class Bench:
     store: TapeStore
     model: Model
     channel: KeptChannel
-    line: Line
+    line: ChannelRuntime
     app: AppRuntime
     inbox: Inbox
     outbox: Outbox
@@ -232,7 +234,7 @@ class Bench:
         async with asyncio.timeout(WAIT):
             return await (await self.post(text, **given))
 
-    async def recover(self) -> Recovered:
+    async def recover(self) -> RecoveryResult:
         """What a process does first."""
         return await recover(self.store, [self.inbox], self.service)
 
@@ -318,14 +320,14 @@ async def _bench(
 
     inbox = Inbox(service(inbox_tape(channel.name)), new_id)
     outbox = Outbox(service(outbox_tape(channel.name)))
-    rules = options.rules or LineRules(options.waiting, Patience(options.waits), one_lane=True)
+    rules = options.rules or ChannelPolicy(options.waiting, RetryPolicy(options.waits), one_lane=True)
     line = await make_line(channel, inbox, outbox, rules, now=clock, spawn=group.create_task, has_room=options.has_room)
     if options.rules is None:
         line.link = replace(line.link, role=lambda _: options.role)
     shown = options.show
     if line.previews is not None and options.show is show_nothing:
         shown = PreviewSink({channel.name: line.previews})
-    show = Activity(shown, asyncio.get_running_loop().time)
+    show = ActivityTracker(shown, asyncio.get_running_loop().time)
     exported, forgotten = dict[str, str](), list[str]()
     channel.blob = outgoing(store, outbox, lambda session: session)
     loop, toolbox = _loop(model, replace(options, show=show), (inbox.name, outbox.name), exported, forgotten)
@@ -335,7 +337,7 @@ async def _bench(
         new_id=new_id,
         zone=options.zone,
         retention_days=30,
-        places=Places(options.at_once),
+        places=TurnLimiter(options.at_once),
         deliver=lambda _, intent: line.deliver(intent),
         show=show,
         texts=options.texts,
@@ -351,7 +353,9 @@ def _loop(
     model: Model, options: Options, traces: Sequence[str], exported: dict[str, str], forgotten: list[str]
 ) -> tuple[AgentLoop, Toolbox]:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"))
-    composer = Composer(models.of, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role)))
+    composer = RequestComposer(
+        models.of, options.compose, lambda role: tuple(one.spec() for one in found.for_model(role))
+    )
 
     def export(session: str, text: str) -> str:
         exported[session] = text
@@ -372,7 +376,7 @@ def _loop(
             *options.tools,
         ]
     )
-    runner = CallRunner(found, options.calls, options.show)
+    runner = ToolCallRunner(found, options.calls, options.show)
     commands = CommandRunner(found, runner, lambda: 0.0)
     steps = ModelRunner(composer, runner, options.run, lambda: 0.0, options.show, meter=options.meter)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.bench.measure import Figures
 from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
 from bubbot.wiring import now
 
 
@@ -28,7 +28,7 @@ async def filled(home: Path) -> Figures:
 
 async def fill(store: SqliteStore) -> None:
     """Fills the index until it holds everything."""
-    filler = IndexFiller(store)
+    filler = Indexer(store)
     try:
         await filler.fill()
     finally:
@@ -38,7 +38,7 @@ async def fill(store: SqliteStore) -> None:
 @asynccontextmanager
 async def filling(store: SqliteStore) -> AsyncIterator[None]:
     """The index is filled in the background for the block, with the manners of the daemon, from the first moment on."""
-    filler = IndexFiller(store, Manners(start=0.0))
+    filler = Indexer(store, IndexerTiming(start=0.0))
     task = asyncio.create_task(filler.run())
     try:
         yield

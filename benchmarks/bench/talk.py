@@ -11,13 +11,13 @@ from benchmarks.bench.tapes import name, session
 from benchmarks.bench.words import TOOLS, WINDOW, Words
 from benchmarks.soak.direct import CHANNEL, NoChannel
 from bubbot.channel import Inbound, Sender
-from bubbot.gateway.line import Line, LineRules
+from bubbot.gateway.line import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.settings import load
 from bubbot.tape.service import TapeService
-from bubbot.turn import Accepted, TurnResult
-from bubbot.wiring import App, Wrap, open_bot
-from bubbot.wiring_lines import Maker
+from bubbot.turn import AcceptedInbound, TurnResult
+from bubbot.wiring import Bot, PortWrappers, open_bot
+from bubbot.wiring_lines import ChannelFactory
 
 SENT = "2026-11-22T10:00:00+00:00"
 PLAIN = "How do things stand with the garden, and is there news of the fence?"
@@ -31,7 +31,7 @@ class TurnFailed(Exception):
 class Talk:
     """A bot, and what people say to it."""
 
-    def __init__(self, app: App, seed: int = 11) -> None:
+    def __init__(self, app: Bot, seed: int = 11) -> None:
         self.app = app
         self.words = Words(seed)
         self._ids = itertools.count(1)
@@ -44,7 +44,7 @@ class Talk:
         """One whole turn."""
         one = next(self._ids)
         inbound = Inbound(CHANNEL, str(one), str(chat), Sender("1", "Ann"), text, SENT)
-        result = await self.app.runtime.submit(Accepted(one, inbound))
+        result = await self.app.runtime.submit(AcceptedInbound(one, inbound))
         self.app.held.clear()
         if result.status != "answered":
             raise TurnFailed(f"a turn ended as {result.status}: {result.text}")
@@ -63,10 +63,10 @@ class Talk:
 async def talking(home: Path) -> AsyncIterator[Talk]:
     """A bot on this home for the block."""
 
-    async def lines(maker: Maker) -> list[Line]:
-        return [await maker.line(NoChannel(), LineRules(room=None), hold=True)]
+    async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
+        return [await maker.line(NoChannel(), ChannelPolicy(room=None), hold=True)]
 
-    async with open_bot(load(home=home), Home(home), lines, Wrap()) as app:
+    async with open_bot(load(home=home), Home(home), lines, PortWrappers()) as app:
         assert app.tape(session(0)).name == name(0), "the home was made for another workspace"
         yield Talk(app)
         await app.runtime.idle()

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
 from bubbot.tape.entry import message
 from bubbot.tape.store import Batch
 
@@ -39,7 +39,7 @@ async def slowdown(folder: Path, texts: Sequence[str], seconds: float) -> tuple[
 
 
 async def _round(store: SqliteStore, texts: Sequence[str], seconds: float, *, filling: bool) -> float:
-    filler = IndexFiller(store, Manners(start=0.0))
+    filler = Indexer(store, IndexerTiming(start=0.0))
     task = asyncio.create_task(filler.run()) if filling else None
     began, turns = time.perf_counter(), 0
     try:

@@ -18,7 +18,7 @@ from benchmarks.search.asked import CLASSES, Asked, Words, asked, held_out, nowh
 from benchmarks.search.burst import slowdown
 from benchmarks.search.corpus import passages
 from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import IndexFiller
+from bubbot.stores.sqlite_index_keeper import Indexer
 from bubbot.tape.entry import message
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
@@ -89,7 +89,7 @@ async def _written(store: SqliteStore, texts: Sequence[str], left_out: set[int])
 
 
 async def _filled(store: SqliteStore) -> list[Row]:
-    filler = IndexFiller(store)
+    filler = Indexer(store)
     before = await store.index_state()
     began = time.perf_counter()
     try:

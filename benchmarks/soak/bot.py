@@ -19,12 +19,12 @@ from pathlib import Path
 from benchmarks.soak import words
 from benchmarks.soak.lag import Lag
 from benchmarks.soak.talk import Message, asked, tell
-from bubbot.gateway.manager import Grace
+from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta
 from bubbot.settings import load
-from bubbot.wiring import Wrap
+from bubbot.wiring import PortWrappers
 from bubbot.wiring_daemon import open_daemon
 
 SHOWN = 12
@@ -76,7 +76,7 @@ async def main(home: Path, *, joined: bool, memory: bool) -> None:
     def model(configured: Model) -> Model:
         return Reciter() if joined else configured
 
-    async with open_daemon(load(home=home), Home(home), wrap=Wrap(model=model)) as daemon:
+    async with open_daemon(load(home=home), Home(home), wrap=PortWrappers(model=model)) as daemon:
         await daemon.app.recover_all()
         daemon.manager.start(daemon.app.group.create_task)
         tasks = [asyncio.create_task(lag.watch()), asyncio.create_task(answers())]
@@ -84,7 +84,7 @@ async def main(home: Path, *, joined: bool, memory: bool) -> None:
         await ending.wait()
         for task in tasks:
             task.cancel()
-        await daemon.manager.end(Grace(turns=5.0, deliveries=5.0))
+        await daemon.manager.end(ShutdownTimeouts(turns=5.0, deliveries=5.0))
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from benchmarks.soak import words
 from benchmarks.soak.talk import Message, asked, tell
-from bubbot.channel import Inbound, Outbound, Part, Receipt, Receive, Sender
-from bubbot.gateway.line import Line, LineRules
+from bubbot.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
+from bubbot.gateway.line import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.settings import load
-from bubbot.turn import Accepted, TurnResult
-from bubbot.wiring import App, Wrap, open_bot
-from bubbot.wiring_lines import Maker
+from bubbot.turn import AcceptedInbound, TurnResult
+from bubbot.wiring import Bot, PortWrappers, open_bot
+from bubbot.wiring_lines import ChannelFactory
 
 CHANNEL = "direct"
 
@@ -37,11 +37,11 @@ class NoChannel:
     async def run(self, receive: Receive) -> None:
         """Nothing comes."""
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Whole."""
-        return [Part(outbound.chat, outbound.text)]
+        return [MessagePart(outbound.chat, outbound.text)]
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Nothing goes."""
         return Receipt()
 
@@ -49,7 +49,7 @@ class NoChannel:
 class Chats:
     """Chats that talk to the runtime."""
 
-    def __init__(self, app: App, chats: int) -> None:
+    def __init__(self, app: Bot, chats: int) -> None:
         self._app = app
         self._said = [0] * chats
         self._ids: Iterator[int] = itertools.count(1)
@@ -71,10 +71,10 @@ class Chats:
         while waiting:
             await self._answered(chat, *waiting.popleft())
 
-    def _accepted(self, chat: int, number: int) -> Accepted:
+    def _accepted(self, chat: int, number: int) -> AcceptedInbound:
         one, time_sent = next(self._ids), "2026-11-22T10:00:00+00:00"
         said = words.message(chat, number)
-        return Accepted(one, Inbound(CHANNEL, str(one), str(chat), Sender("1", "Somebody"), said, time_sent))
+        return AcceptedInbound(one, Inbound(CHANNEL, str(one), str(chat), Sender("1", "Somebody"), said, time_sent))
 
     async def _answered(self, chat: int, number: int, result: asyncio.Future[TurnResult]) -> None:
         text = (await result).text
@@ -87,10 +87,10 @@ async def main(home: Path, chats: int) -> None:
     """Serves until standard input closes."""
     setup("info", secrets=())
 
-    async def lines(maker: Maker) -> list[Line]:
-        return [await maker.line(NoChannel(), LineRules(room=None), hold=True)]
+    async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
+        return [await maker.line(NoChannel(), ChannelPolicy(room=None), hold=True)]
 
-    async with open_bot(load(home=home), Home(home), lines, Wrap()) as app:
+    async with open_bot(load(home=home), Home(home), lines, PortWrappers()) as app:
         people = Chats(app, chats)
         tell({"running": True})
         async for question in asked():

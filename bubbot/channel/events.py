@@ -21,7 +21,7 @@ class Role(StrEnum):
         return order.index(self) >= order.index(other)
 
 
-class Placed:
+class HasChat:
     """What has a place in a chat."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class Inbound(Placed):
+class Inbound(HasChat):
     """A normalised message in.
 
     `channel` is the configured instance's name; `external_id` is unique on it and the same when the platform
@@ -110,7 +110,7 @@ class Inbound(Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Edit(Placed):
+class Edit(HasChat):
     """A message that its sender changed; `text` is the new one, whole. `external_id` is that of the change."""
 
     channel: str
@@ -125,7 +125,7 @@ class Edit(Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion(Placed):
+class Deletion(HasChat):
     """A message that was deleted on the platform."""
 
     channel: str
@@ -137,7 +137,7 @@ class Deletion(Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Reaction(Placed):
+class Reaction(HasChat):
     """What somebody now shows on a message; no `emojis`: what was shown is taken back."""
 
     channel: str
@@ -152,7 +152,7 @@ class Reaction(Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ChatMigration:
     """A chat that the platform goes on with under another id (a group that became a supergroup)."""
 
     channel: str
@@ -163,7 +163,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Unparsed:
+class UnparsedUpdate:
     """Something the adapter received and could not read; its bytes are kept as a fact if its sender may speak.
 
     `sender`: the numeric id of who sent it, as far as that can be read; empty if not.
@@ -178,7 +178,7 @@ class Unparsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(Placed):
+class StopRequest(HasChat):
     """Somebody wants the running turn of a session to end. It overtakes what waits and is not itself kept."""
 
     channel: str
@@ -186,4 +186,4 @@ class Stop(Placed):
     thread: str = ""
 
 
-ChannelEvent: TypeAlias = Inbound | Edit | Deletion | Reaction | Moved | Unparsed | Stop
+ChannelEvent: TypeAlias = Inbound | Edit | Deletion | Reaction | ChatMigration | UnparsedUpdate | StopRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from bubbot.channel.events import ChannelEvent
-from bubbot.channel.sending import Outbound, Part, Receipt
+from bubbot.channel.sending import MessagePart, Outbound, Receipt
 from bubbot.errors import DeliveryFailed
 
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | None]]
@@ -30,14 +30,14 @@ class Channel(Protocol):
         """Receives until cancelled; a channel that ends by itself (a pipe) returns at its end.
 
         Raises `ChannelRefused` if the platform refuses the bot at its start and only the operator can help (a wrong
-        token). One that the platform took before goes on trying and shows it in `Reports`. Whatever else it raises is
+        token). One that the platform took before goes on trying and shows it in `ReportsHealth`. Whatever else it raises is
         a failure after which it is run again. `send` works before, during and after.
         """
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Cuts an outbound into what the platform takes; nothing of the text is lost. Pure."""
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Sends one part. Raises `DeliveryFailed`, `permanent` where another try is useless."""
 
 
@@ -56,7 +56,7 @@ async def no_blob(digest: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BackfillCursor:
     """What is durable of a channel, for platforms that keep messages and do not deliver them again: there the adapter
     asks for what it missed.
 
@@ -72,9 +72,9 @@ class Known:
     since: str = ""
 
 
-async def nothing_known() -> Known:
+async def nothing_known() -> BackfillCursor:
     """For channels that begin anew."""
-    return Known()
+    return BackfillCursor()
 
 
 def no_commands() -> Sequence[CommandInfo]:
@@ -87,7 +87,7 @@ class ChannelOptions:
     """What an adapter's factory is given. `now` gives the time as ISO 8601 in UTC, `new_id` fresh random ids.
 
     `settings`: the adapter's own keys of `[channels.<name>]` and nothing else, so that one it does not know is a mistake;
-    values that come from the environment are text. `blob` reads a stored file by its digest, for a `File` to send;
+    values that come from the environment are text. `blob` reads a stored file by its digest, for a `OutboundFile` to send;
     `known` what is durable of this channel; `commands` the comma commands there are, for a menu, asked once `run` began;
     `overhears`: what is not said to the bot matters, too, since some of its chats are in `always` or `listen`.
     """
@@ -98,12 +98,12 @@ class ChannelOptions:
     new_id: Callable[[], str]
     settings: Mapping[str, Any] = field(default_factory=dict)
     blob: Callable[[str], Awaitable[bytes]] = no_blob
-    known: Callable[[], Awaitable[Known]] = nothing_known
+    known: Callable[[], Awaitable[BackfillCursor]] = nothing_known
     commands: Callable[[], Sequence[CommandInfo]] = no_commands
     overhears: bool = False
 
 
 def kept_aside(home: Path, session: str) -> Path:
-    """The folder for an adapter's files of a session, if any. Erasing the session removes it (look at `TurnEnded`)."""
+    """The folder for an adapter's files of a session, if any. Erasing the session removes it (look at `TurnFinished`)."""
     safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in session)[:40]
     return home / "sessions" / f"{safe}-{sha256(session.encode()).hexdigest()[:16]}"

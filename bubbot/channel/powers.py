@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bubbot.channel.events import Attachment
-from bubbot.channel.sending import Part
+from bubbot.channel.sending import MessagePart
 from bubbot.channel.showing import Preview
 
 
 @runtime_checkable
-class Closes(Protocol):
+class SupportsClose(Protocol):
     """A channel that holds connections. An optional power, as all that follow."""
 
     async def aclose(self) -> None:
@@ -20,7 +20,7 @@ class Closes(Protocol):
 
 
 @runtime_checkable
-class Typing(Protocol):
+class SupportsTyping(Protocol):
     """A channel that can show that the bot is at work."""
 
     async def typing(self, chat: str, thread: str) -> None:
@@ -28,14 +28,14 @@ class Typing(Protocol):
 
 
 @runtime_checkable
-class Editing(Protocol):
+class SupportsEditing(Protocol):
     """A channel whose messages can be changed after they were sent: what live answers need."""
 
     @property
     def edit_interval(self) -> float:
         """Seconds between two changes of one message that the platform takes without complaint; 0: no live answers."""
 
-    async def edit(self, message: str, part: Part) -> None:
+    async def edit(self, message: str, part: MessagePart) -> None:
         """Changes the message with this id into the part. A change that changes nothing is a success.
 
         Raises `DeliveryFailed`, `permanent` where the message is gone or cannot be changed.
@@ -43,7 +43,7 @@ class Editing(Protocol):
 
 
 @runtime_checkable
-class Fetches(Protocol):
+class FetchesAttachments(Protocol):
     """A channel that can fetch attachments."""
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
@@ -51,7 +51,7 @@ class Fetches(Protocol):
 
 
 @runtime_checkable
-class Webhook(Protocol):
+class SupportsWebhook(Protocol):
     """A channel that is called by its platform over HTTP, at `path` (such as `/telegram`)."""
 
     path: str
@@ -62,14 +62,14 @@ class Webhook(Protocol):
 
 @runtime_checkable
 class WebhookVerifier(Protocol):
-    """A `Webhook` that can tell by the headers alone whether its platform calls. An optional power beside it."""
+    """A `SupportsWebhook` that can tell by the headers alone whether its platform calls. An optional power beside it."""
 
     def verify(self, headers: Mapping[str, str]) -> bool:
         """Return true if the call carries the secret. Asked before the body is read; header names are in lower case."""
 
 
 @runtime_checkable
-class Previews(Protocol):
+class ShowsPreviews(Protocol):
     """A channel that shows turns while they run. An optional power beside `Channel`."""
 
     def preview(self, session: str, event: Preview) -> None:
@@ -77,7 +77,7 @@ class Previews(Protocol):
 
 
 @runtime_checkable
-class Dismisses(Protocol):
+class AcknowledgesInteractions(Protocol):
     """A channel that shows at once that an answer to a message is on its way, where the platform asks for that."""
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
@@ -88,10 +88,10 @@ class Dismisses(Protocol):
 
 
 @runtime_checkable
-class Finds(Protocol):
+class FindsMessages(Protocol):
     """A channel that can look for what the bot said."""
 
-    async def find(self, part: Part, since: str) -> Sequence[str]:
+    async def find(self, part: MessagePart, since: str) -> Sequence[str]:
         """The ids of the bot's own messages that may be this part, oldest first, sent from `since` (ISO 8601) on or
         shortly before it. Asked before a part is sent that may have been sent already, and for the first text of a live
         answer of which no id is known. A channel without this power begins its live answers as a bare `…`.
@@ -101,7 +101,7 @@ class Finds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ChannelHealth:
     """How a channel's connection is. `ready`: it receives now; `heard`: when the platform last gave a sign of life,
     ISO 8601 in UTC, empty for never; `note`: what is wrong, in a few English words for the operator."""
 
@@ -111,15 +111,15 @@ class Health:
 
 
 @runtime_checkable
-class Reports(Protocol):
+class ReportsHealth(Protocol):
     """A channel that can tell how its connection is: to be connected is not to be heard."""
 
-    def health(self) -> Health:
+    def health(self) -> ChannelHealth:
         """As of now; asks nobody."""
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
+class BotIdentity:
     """Who the bot is on its platform: its id and its name there; `remarks`: how the account is set up where that keeps
     the bot from hearing or saying something, each a whole English sentence that says what to do about it; `date`: the
     platform's own time, ISO 8601 in UTC, empty where it does not tell."""
@@ -131,10 +131,10 @@ class Introduction:
 
 
 @runtime_checkable
-class Introduces(Protocol):
+class VerifiesCredentials(Protocol):
     """A channel that can tell who the bot is there without receiving anything: what `init` and `doctor` ask."""
 
-    async def introduce(self) -> Introduction:
+    async def introduce(self) -> BotIdentity:
         """Asks the platform once, within a few seconds; `run` is not called then, `aclose` is.
 
         Raises `ChannelRefused` where the platform does not take the token, `ChannelError` where it is not reached.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.channel.events import Placed
+from bubbot.channel.events import HasChat
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class OutboundFile:
     """A file to send: its text, or the digest of a stored blob."""
 
     name: str
@@ -20,7 +20,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Outbound(Placed):
+class Outbound(HasChat):
     """An intended message out, whole. `text` is Markdown (CommonMark, with tables); `reply_to` a message id."""
 
     channel: str
@@ -28,11 +28,11 @@ class Outbound(Placed):
     text: str
     thread: str = ""
     reply_to: str = ""
-    files: tuple[File, ...] = ()
+    files: tuple[OutboundFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """A piece of an outbound that fits the platform; stored with the intent, so that a restart sends the same.
 
     `text` is what people read; `markup` is the adapter's own plain JSON about how it looks (entities, say). `key` is
@@ -46,7 +46,7 @@ class Part:
     thread: str = ""
     reply_to: str = ""
     markup: Mapping[str, Any] = field(default_factory=dict)
-    file: File | None = None
+    file: OutboundFile | None = None
     key: str = field(default="", compare=False)
 
 

@@ -15,7 +15,7 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class TextShown:
+class TextStreamed:
     """A piece of the model's text, as people may see it; the pieces of a step add up to its text."""
 
     text: str
@@ -30,7 +30,7 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolEnded:
+class ToolFinished:
     """A tool is done. `size`: characters of its result; `spilled`: it was too long and is kept aside whole."""
 
     name: str
@@ -40,7 +40,7 @@ class ToolEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class StepEnded:
+class StepFinished:
     """A model call is over; `calls` tool calls come next, or, where there are none, the end of the turn."""
 
     step: int
@@ -48,11 +48,11 @@ class StepEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnFinished:
     """A turn is recorded: `answered`, `silent`, `failed` or `stopped`. What it says comes by `send`, right after."""
 
     status: str
 
 
-Preview: TypeAlias = TurnStarted | TextShown | ToolStarted | ToolEnded | StepEnded | TurnEnded
+Preview: TypeAlias = TurnStarted | TextStreamed | ToolStarted | ToolFinished | StepFinished | TurnFinished
 """What a running turn shows while it works. Never a fact: `send` delivers the final text whatever became of these."""

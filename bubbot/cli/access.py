@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 
-from bubbot.access import ACCESS_TAPE, TERMINAL, Access, Listed
+from bubbot.access import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
 from bubbot.channel import Role
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.tape_names import service
 from bubbot.cli.writing import perform
 from bubbot.errors import StoreUnavailable
@@ -72,17 +72,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def list_people(made: Setup) -> str:
+async def list_people(made: CommandSetup) -> str:
     """Return the table of `bubbot access list`: who may speak, by the configuration and by grants; empty for nobody."""
     found = await _read(made, argparse.Namespace(action="list"))
     return "" if found == _NONE["list"] else found
 
 
-async def _read(made: Setup, args: argparse.Namespace) -> str:
+async def _read(made: CommandSetup, args: argparse.Namespace) -> str:
     people = listed(made.settings)
     try:
         async with open_tapes(made.home) as (store, _):
-            access = Access(service(store, ACCESS_TAPE), now=now, random=os.urandom, configured=people)
+            access = AccessService(service(store, ACCESS_TAPE), now=now, random=os.urandom, configured=people)
             return await act(access, args)
     except StoreUnavailable:
         if made.home.database.exists():
@@ -90,21 +90,22 @@ async def _read(made: Setup, args: argparse.Namespace) -> str:
         return _nothing_yet(people, args.action)
 
 
-def listed(settings: Settings) -> dict[str, Listed]:
+def listed(settings: Settings) -> dict[str, ListedPeople]:
     """The people that the configuration lists, by channel. Raises `ConfigError`."""
     made = {name: channel_settings(name, table)[0] for name, table in settings.channels.items()}
     return {
-        name: Listed(frozenset(one.owners), frozenset(one.admins), frozenset(one.members)) for name, one in made.items()
+        name: ListedPeople(frozenset(one.owners), frozenset(one.admins), frozenset(one.members))
+        for name, one in made.items()
     }
 
 
-async def act(access: Access, args: argparse.Namespace, by: str = TERMINAL) -> str:
+async def act(access: AccessService, args: argparse.Namespace, by: str = TERMINAL) -> str:
     """Does what was asked and returns what to print. Whoever holds the home's lock can call it, for `by`."""
     await access.load()
     return await _ACTIONS[args.action](access, args, by)
 
 
-def _nothing_yet(people: Mapping[str, Listed], action: str) -> str:
+def _nothing_yet(people: Mapping[str, ListedPeople], action: str) -> str:
     """What there is to tell where the bot has never run."""
     lines = _configured_lines(people) if action == "list" else []
     return _table(lines) if lines else _NONE[action]
@@ -119,7 +120,7 @@ _NONE = MappingProxyType(
 )
 
 
-def _configured_lines(people: Mapping[str, Listed]) -> list[tuple[str, ...]]:
+def _configured_lines(people: Mapping[str, ListedPeople]) -> list[tuple[str, ...]]:
     keys = {Role.OWNER: "owners", Role.ADMIN: "admins", Role.MEMBER: "members"}
     return [
         (channel, sender_id, role.value, f"configured: [channels.{channel}] {keys[role]}")
@@ -128,7 +129,7 @@ def _configured_lines(people: Mapping[str, Listed]) -> list[tuple[str, ...]]:
     ]
 
 
-async def _list(access: Access, _args: argparse.Namespace, _by: str) -> str:
+async def _list(access: AccessService, _args: argparse.Namespace, _by: str) -> str:
     lines = _configured_lines(access.configured)
     for grant in sorted(access.state.grants.values(), key=lambda one: (one.channel, int(one.id))):
         unused = "" if grant.channel in access.configured else ", but no such channel is configured"
@@ -137,7 +138,7 @@ async def _list(access: Access, _args: argparse.Namespace, _by: str) -> str:
     return _table(lines) if lines else _NONE["list"]
 
 
-async def _pending(access: Access, _args: argparse.Namespace, _by: str) -> str:
+async def _pending(access: AccessService, _args: argparse.Namespace, _by: str) -> str:
     codes = access.pending()
     if not codes:
         return _NONE["pending"]
@@ -147,7 +148,7 @@ async def _pending(access: Access, _args: argparse.Namespace, _by: str) -> str:
     return f"{_table(lines)}\n\nThe code itself is not kept: ask the person for it, by a way on which you know them."
 
 
-async def _approve(access: Access, args: argparse.Namespace, by: str) -> str:
+async def _approve(access: AccessService, args: argparse.Namespace, by: str) -> str:
     grant = await access.approve(args.code, Role(args.role), by)
     name = f" ({printable(grant.name)})" if grant.name else ""
     told = (
@@ -160,12 +161,12 @@ async def _approve(access: Access, args: argparse.Namespace, by: str) -> str:
     return f"{told} Nobody is owner there yet; if this is you: bubbot access grant {grant.channel} {grant.id} owner"
 
 
-def _has_owner(access: Access, channel: str) -> bool:
+def _has_owner(access: AccessService, channel: str) -> bool:
     granted = {one.role for one in access.state.grants.values() if one.channel == channel}
-    return Role.OWNER in granted.union(access.configured.get(channel, Listed()).people().values())
+    return Role.OWNER in granted.union(access.configured.get(channel, ListedPeople()).people().values())
 
 
-async def _grant(access: Access, args: argparse.Namespace, by: str) -> str:
+async def _grant(access: AccessService, args: argparse.Namespace, by: str) -> str:
     before = access.state.grants.get((args.channel, args.id))
     grant = await access.grant(args.channel, args.id, Role(args.role), by)
     holds = access.role(grant.channel, grant.id)
@@ -175,12 +176,12 @@ async def _grant(access: Access, args: argparse.Namespace, by: str) -> str:
     return told if holds is grant.role else f"{told} The configuration makes it {holds.value}, and that holds."
 
 
-async def _revoke(access: Access, args: argparse.Namespace, by: str) -> str:
+async def _revoke(access: AccessService, args: argparse.Namespace, by: str) -> str:
     await access.revoke(args.channel, args.id, by)
     return f"{args.id} may no longer speak on {args.channel}, but for groups whose people may all speak."
 
 
-async def _history(access: Access, args: argparse.Namespace, _by: str) -> str:
+async def _history(access: AccessService, args: argparse.Namespace, _by: str) -> str:
     found = await access.history(max(args.limit, 0))
     return "\n".join(_line(entry) for entry in found) if found else _NONE["history"]
 
@@ -203,7 +204,7 @@ def _table(lines: Sequence[tuple[str, ...]]) -> str:
     )
 
 
-_ACTIONS: Mapping[str, Callable[[Access, argparse.Namespace, str], Awaitable[str]]] = {
+_ACTIONS: Mapping[str, Callable[[AccessService, argparse.Namespace, str], Awaitable[str]]] = {
     "list": _list,
     "pending": _pending,
     "approve": _approve,

@@ -6,10 +6,10 @@ import os
 from argparse import Namespace
 from dataclasses import asdict, dataclass
 
-from bubbot.access import ACCESS_TAPE, Access
+from bubbot.access import ACCESS_TAPE, AccessService
 from bubbot.cli.access import act, listed
 from bubbot.cli.tape_names import service
-from bubbot.cli.writing import Desk, Told
+from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.wiring import now
 
 
@@ -24,9 +24,9 @@ class ChangeAccess:
     role: str = ""
 
 
-async def change(desk: Desk, asked: ChangeAccess) -> Told:
+async def change(desk: CommandContext, asked: ChangeAccess) -> CommandResult:
     """Does it, through the bot's own record where that runs, so that it counts at once."""
-    access = desk.access or Access(
+    access = desk.access or AccessService(
         service(desk.store, ACCESS_TAPE), now=now, random=os.urandom, configured=listed(desk.settings)
     )
-    return Told(f"{await act(access, Namespace(**asdict(asked)))}\n")
+    return CommandResult(f"{await act(access, Namespace(**asdict(asked)))}\n")

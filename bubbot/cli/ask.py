@@ -14,14 +14,14 @@ from bubbot.channel import Inbound, Sender
 from bubbot.cli.chat_remote import adapter
 from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
-from bubbot.cli.setup import Setup, session_id, setup
+from bubbot.cli.setup import CommandSetup, session_id, setup
 from bubbot.control.chat import SentFiles
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import Peer
+from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed, OutputFailed
 from bubbot.tape.entry import timestamp
-from bubbot.wiring import App, new_id, now, open_app
+from bubbot.wiring import Bot, new_id, now, open_app
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def _without_delivery_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-async def _ask(made: Setup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
+async def _ask(made: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
     chat = session.partition(":")[2]
     shown: list[str] = []
 
@@ -99,7 +99,7 @@ def _inbound(session: str, text: str) -> Inbound:
 
 
 async def _ask_the_bot(
-    address: str, made: Setup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool
+    address: str, made: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool
 ) -> str:
     """The same where a bot runs: it sends the answer when it is merged, and takes our word that it was printed."""
     printed: list[str] = []
@@ -120,7 +120,7 @@ async def _ask_the_bot(
         printer(said)
         printed.append(said)
 
-    async def answer(_peer: Peer, do: str, body: JsonObject) -> JsonObject:
+    async def answer(_peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         if do != "part":
             raise ControlError(f"bubbot ask does not know {do!r}")
         try:
@@ -143,12 +143,12 @@ async def _ask_the_bot(
     return str(result["status"])
 
 
-async def _tell_quarantine(made: Setup) -> None:
+async def _tell_quarantine(made: CommandSetup) -> None:
     if held := await quarantine_line(made):
         show_aside(held)
 
 
-async def _deliver(app: App, shown: list[str], printer: AnswerPrinter) -> None:
+async def _deliver(app: Bot, shown: list[str], printer: AnswerPrinter) -> None:
     """Prints the answer and records that it was delivered."""
     for intent in app.held:
         await app.deliverer.deliver(intent)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bubbot.cli.output import show, show_json
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings_sources import written_secrets
@@ -14,8 +14,8 @@ from bubbot.stores.backups import (
     CONFIG,
     DATABASE,
     PREFIX,
-    Beside,
-    Manifest,
+    BackupManifest,
+    ExtraFiles,
     backups_folder,
     free_name,
     thin_out,
@@ -86,13 +86,13 @@ def _target(home: Home, wanted: Path | None) -> Path:
     return free_name(folder, stamp)
 
 
-def _beside(made: Setup, config: Path) -> Beside:
+def _beside(made: CommandSetup, config: Path) -> ExtraFiles:
     files = {CONFIG: config} if config.is_file() else {}
     persona = made.settings.bot.persona_file
     if persona is None or not persona.is_file():
-        return Beside(files)
+        return ExtraFiles(files)
     name = persona.name if persona.name not in (DATABASE, CONFIG, "manifest.json") else f"persona-{persona.name}"
-    return Beside({**files, name: persona}, {name: _place(persona, made.home.path)})
+    return ExtraFiles({**files, name: persona}, {name: _place(persona, made.home.path)})
 
 
 def _place(file: Path, home: Path) -> str:
@@ -101,7 +101,7 @@ def _place(file: Path, home: Path) -> str:
     return str(whole.relative_to(home.absolute())) if whole.is_relative_to(home.absolute()) else str(whole)
 
 
-def _as_data(target: Path, manifest: Manifest, removed: list[Path], secrets: list[str]) -> dict[str, object]:
+def _as_data(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> dict[str, object]:
     return {
         "path": str(target),
         "created": manifest.created,
@@ -114,11 +114,11 @@ def _as_data(target: Path, manifest: Manifest, removed: list[Path], secrets: lis
     }
 
 
-def _size(manifest: Manifest) -> int:
+def _size(manifest: BackupManifest) -> int:
     return sum(one.size for one in manifest.files.values())
 
 
-def _tell(target: Path, manifest: Manifest, removed: list[Path], secrets: list[str]) -> None:
+def _tell(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> None:
     others = " and ".join(sorted(name for name in manifest.files if name != DATABASE))
     show(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
     show(f"With the database: {others or 'no other file'}.")

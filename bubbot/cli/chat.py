@@ -11,11 +11,11 @@ from functools import partial
 from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, notices, pipe, terminal
 from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.quarantine import quarantine_line
-from bubbot.cli.setup import Setup, session_id, setup
+from bubbot.cli.setup import CommandSetup, session_id, setup
 from bubbot.control.client import beside
 from bubbot.errors import ModelError
 from bubbot.texts import Texts
-from bubbot.wiring import App, open_app
+from bubbot.wiring import Bot, open_app
 
 SIGNAL_CODE = 128
 """What a shell adds to the number of the signal that ended a command."""
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     return SIGNAL_CODE + ended[0] if ended else 0
 
 
-async def _chat(made: Setup, session: str, printer: AnswerPrinter, ended: list[int]) -> None:
+async def _chat(made: CommandSetup, session: str, printer: AnswerPrinter, ended: list[int]) -> None:
     interactive = terminal(made)
     given = interactive or pipe(made, printer)
     if interactive:
@@ -71,7 +71,7 @@ async def _chat(made: Setup, session: str, printer: AnswerPrinter, ended: list[i
         await app.runtime.idle()
 
 
-async def _notice(app: App, session: str) -> str | None:
+async def _notice(app: Bot, session: str) -> str | None:
     try:
         return (await app.models.on(app.tape(session))).traits.notice
     except ModelError as error:

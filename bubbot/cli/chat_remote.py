@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, CommandInfo, Stop, no_commands
+from bubbot.channel import Channel, ChannelOptions, CommandInfo, StopRequest, no_commands
 from bubbot.cli.output import AnswerPrinter, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.control.chat import ChatEnd, SentFiles
 from bubbot.control.client import connected, until_gone
 from bubbot.environment import terminal_style
@@ -22,7 +22,9 @@ from bubbot.texts import Texts
 from bubbot.wiring import new_id, now
 
 
-async def chat_with_the_bot(address: str, made: Setup, session: str, printer: AnswerPrinter, ended: list[int]) -> None:
+async def chat_with_the_bot(
+    address: str, made: CommandSetup, session: str, printer: AnswerPrinter, ended: list[int]
+) -> None:
     """Talks until the end of the input, and waits for what is still to be answered."""
     interactive = terminal(made)
     given = interactive or pipe(made, printer)
@@ -45,14 +47,14 @@ async def chat_with_the_bot(address: str, made: Setup, session: str, printer: An
             name, _, chat = session.partition(":")
             stops: set[asyncio.Task[None]] = set()
             asyncio.get_running_loop().add_signal_handler(
-                signal.SIGINT, lambda: stops.add(group.create_task(end.receive(Stop(name, chat))))
+                signal.SIGINT, lambda: stops.add(group.create_task(end.receive(StopRequest(name, chat))))
             )
         await end.idle()
         watching.cancel()
 
 
 def adapter(
-    made: Setup,
+    made: CommandSetup,
     session: str,
     given: Mapping[str, Any],
     files: SentFiles,
@@ -69,7 +71,7 @@ def adapter(
     return channel
 
 
-def terminal(made: Setup) -> dict[str, Any]:
+def terminal(made: CommandSetup) -> dict[str, Any]:
     """The settings that choose the line editor; none where this is a pipe, or a terminal that can only print."""
     style = terminal_style()
     if not _is_ours(made) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
@@ -77,7 +79,7 @@ def terminal(made: Setup) -> dict[str, Any]:
     return {"kind": "terminal", "colour": style == "colour"}
 
 
-def pipe(made: Setup, printer: AnswerPrinter) -> dict[str, Any]:
+def pipe(made: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
     """Choose the settings of the plain channel, whose answers `printer` prints; none if another adapter is configured."""
     return {"write": printer} if _is_ours(made) else {}
 
@@ -87,7 +89,7 @@ def notices() -> Callable[[str], None]:
     return partial(show, flush=True) if _prints_to_terminal() else show_aside
 
 
-def _is_ours(made: Setup) -> bool:
+def _is_ours(made: CommandSetup) -> bool:
     return bool(made.settings.channels.get("stdin", {}).get("kind", "stdin") == "stdin")
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from bubbot import __version__, log
 from bubbot.cli.output import escape_json, is_unicode, show
-from bubbot.doctor.checkup import Checkup, examine
+from bubbot.doctor.checkup import CheckupReport, examine
 from bubbot.environment import default_home, environment_secrets
 from bubbot.home import Home
 from bubbot.wiring import new_id, now
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     return ILL if found.problems else HEALTHY
 
 
-def _as_json(found: Checkup, home: Home) -> str:
+def _as_json(found: CheckupReport, home: Home) -> str:
     data = {
         "version": __version__,
         "home": str(home.path),
@@ -56,7 +56,7 @@ def _as_json(found: Checkup, home: Home) -> str:
     return json.dumps(data, ensure_ascii=not is_unicode())
 
 
-def _as_text(found: Checkup) -> str:
+def _as_text(found: CheckupReport) -> str:
     lines = []
     for one in found.findings:
         lines.append(f"{one.level:<8} {one.id}: {log.printable(one.cause)}")

@@ -12,18 +12,18 @@ from typing import Any
 
 from bubbot import log
 from bubbot.channel import Channel
-from bubbot.cli.init_service import KINDS, Service, home_of
+from bubbot.cli.init_service import KINDS, RequestedService, home_of
 from bubbot.environment import environment_secrets, variables, zone_variable
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init.accounts import TITLES, Accounts
+from bubbot.init.accounts import TITLES, AccountPrompter
 from bubbot.init.answers import system_zone
-from bubbot.init.changes import Changes, new_secrets, text_after
+from bubbot.init.changes import PendingEdits, new_secrets, text_after
 from bubbot.init.console import Console, InputEnded
 from bubbot.init.farewell import farewell, overridden
 from bubbot.init.meet import close, make_channel, meet
-from bubbot.init.present import Present, read_present
-from bubbot.init.questions import Given, ask_bot, ask_missing_secrets, ask_model
+from bubbot.init.present import ExistingConfig, read_present
+from bubbot.init.questions import InitOptions, ask_bot, ask_missing_secrets, ask_model
 from bubbot.init.write import write
 from bubbot.settings import Settings, load_with_missing_secrets
 from bubbot.settings_sources import read_secret
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     """Asks, then writes; 1 where the input ended before, 130 after Ctrl-C: then nothing was changed."""
     # A program that was started with closed descriptors has no streams.
     console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), unasked=args.yes)
-    made = _Init(args, console)
+    made = _InitCommand(args, console)
     try:
         made.ask()
     except InputEnded:
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     return FINE
 
 
-class _Init:
+class _InitCommand:
     """One run of the command: `ask` changes nothing, `finish` writes."""
 
     def __init__(self, args: argparse.Namespace, console: Console) -> None:
@@ -95,9 +95,9 @@ class _Init:
         self._console = console
         self._home = Home(home_of(args.service, args.home))
         self._config: Path | None = args.config.absolute() if args.config else None
-        self._service = Service(args.service, self._home.path, self._config)
+        self._service = RequestedService(args.service, self._home.path, self._config)
         self._secrets: list[str] = [*environment_secrets()]
-        self._changes = Changes()
+        self._changes = PendingEdits()
         log.setup("warning", secrets=self._secrets)
 
     def ask(self) -> None:
@@ -111,7 +111,7 @@ class _Init:
             console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
         ask_bot(console, present, given, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
         ask_model(console, present, given, changes)
-        self._accounts = Accounts(console, present, given, changes, self._channel, meet).ask()
+        self._accounts = AccountPrompter(console, present, given, changes, self._channel, meet).ask()
         asked = set() if console.unasked else {("channels", present.channel(kind), "token") for kind in TITLES}
         missing = [one for one in present.settings.missing_secrets if one.setting not in asked]
         ask_missing_secrets(console, missing, changes)
@@ -135,7 +135,7 @@ class _Init:
         if failure is not None:
             raise failure
 
-    def _given(self) -> Given:
+    def _given(self) -> InitOptions:
         args = self._args
         given = vars(args)
         tokens: dict[str, str] = {}
@@ -144,7 +144,7 @@ class _Init:
             if file:
                 tokens[kind] = self._secret_of(file, f"--{kind}-token-file", f"Token of {TITLES[kind]}")
         key = self._secret_of(args.api_key_file, "--api-key-file", "Key of the model") if args.api_key_file else None
-        return Given(args.name, args.language, args.timezone, args.model, key, tokens, args.owner)
+        return InitOptions(args.name, args.language, args.timezone, args.model, key, tokens, args.owner)
 
     def _secret_of(self, file: str, option: str, what: str) -> str:
         if file == "-":
@@ -160,7 +160,7 @@ class _Init:
         self._secrets += secrets
         log.setup("warning", secrets=self._secrets)
 
-    def _write(self, present: Present, changes: Changes) -> Settings:
+    def _write(self, present: ExistingConfig, changes: PendingEdits) -> Settings:
         """Writes what has changed and says so; gives the settings as they are now."""
         text, secrets = text_after(present, changes, self._home), new_secrets(changes, self._home)
         if text == present.text and not secrets:

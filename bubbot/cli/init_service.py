@@ -9,7 +9,7 @@ from pathlib import Path
 from bubbot.environment import default_home, left_behind, named_home
 from bubbot.errors import ConfigError
 from bubbot.init.console import Console
-from bubbot.service.install import Plan, apply, check_manager, plan
+from bubbot.service.install import InstallPlan, apply, check_manager, plan
 from bubbot.service.render import SYSTEM_HOME
 from bubbot.service.systemctl import run as ask
 from bubbot.service.systemctl import silent
@@ -18,7 +18,7 @@ NONE, USER, SYSTEM = KINDS = ("none", "user", "system")
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class RequestedService:
     """The service that was asked for, of a home; `kind` None where nobody has said yet."""
 
     kind: str | None
@@ -64,7 +64,7 @@ class Service:
             return False
         return True
 
-    def _plan(self, kind: str) -> Plan:
+    def _plan(self, kind: str) -> InstallPlan:
         made = plan(self.home, self.config, user=kind == USER)
         if kind == USER:
             return made

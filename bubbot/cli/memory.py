@@ -15,7 +15,7 @@ from bubbot.cli.files import output
 from bubbot.cli.memory_change import ForgetMemory, ImportedNote, ImportMemory, RestoreMemory, SaveMemory
 from bubbot.cli.memory_files import FILE_LIMIT, read_memory
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.tape_names import not_of_the_system, service, session_of, tape_name
 from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _opened(made: Setup, wanted: str) -> AsyncIterator[tuple[TapeService, MemoryZone]]:
+async def _opened(made: CommandSetup, wanted: str) -> AsyncIterator[tuple[TapeService, MemoryZone]]:
     """The memory of a session, to look at."""
     async with open_tapes(made.home) as (store, workspace):
         name = await tape_name(store, workspace, wanted)
@@ -72,7 +72,7 @@ async def _opened(made: Setup, wanted: str) -> AsyncIterator[tuple[TapeService, 
         yield tape, MemoryZone(tape, now=now, zone=zone, retention_days=days)
 
 
-async def _show(made: Setup, args: argparse.Namespace) -> int:
+async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
     async with _opened(made, args.session) as (tape, zone):
         snapshot = await zone.read()
         found = {one.version for one in await tape.read(MemoryVersionsView())}
@@ -82,7 +82,7 @@ async def _show(made: Setup, args: argparse.Namespace) -> int:
     return FINE
 
 
-async def _save(made: Setup, args: argparse.Namespace) -> int:
+async def _save(made: CommandSetup, args: argparse.Namespace) -> int:
     return await perform(made, "memory save", SaveMemory(args.session, _given(args.text)))
 
 
@@ -97,17 +97,17 @@ def _given(text: str) -> str:
     return given
 
 
-async def _forget(made: Setup, args: argparse.Namespace) -> int:
+async def _forget(made: CommandSetup, args: argparse.Namespace) -> int:
     if not args.text.strip():
         raise ConfigError("the text to forget is empty; give words of the line that is to go")
     return await perform(made, "memory forget", ForgetMemory(args.session, args.text))
 
 
-async def _restore(made: Setup, args: argparse.Namespace) -> int:
+async def _restore(made: CommandSetup, args: argparse.Namespace) -> int:
     return await perform(made, "memory restore", RestoreMemory(args.session, args.version))
 
 
-async def _export(made: Setup, args: argparse.Namespace) -> int:
+async def _export(made: CommandSetup, args: argparse.Namespace) -> int:
     async with _opened(made, args.session) as (_, zone):
         text = memory_markdown(await zone.read())
     with output(args.file, replace_controls) as write:
@@ -117,7 +117,7 @@ async def _export(made: Setup, args: argparse.Namespace) -> int:
     return FINE
 
 
-async def _import(made: Setup, args: argparse.Namespace) -> int:
+async def _import(made: CommandSetup, args: argparse.Namespace) -> int:
     found = read_memory(args.path)
     if found.memory.empty:
         raise ConfigError(f"{args.path} holds no memory")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from bubbot.cli.tape_names import no_open_turn, not_of_the_system, service, session_named, session_of, tape_name
-from bubbot.cli.writing import Desk, Told
+from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
 from bubbot.memory import MemoryZone
 from bubbot.tape.service import session_tape
@@ -63,7 +63,7 @@ class ImportMemory:
 
 
 @asynccontextmanager
-async def _opened(desk: Desk, wanted: str, *, new: bool = False) -> AsyncIterator[MemoryZone]:
+async def _opened(desk: CommandContext, wanted: str, *, new: bool = False) -> AsyncIterator[MemoryZone]:
     """The memory of a session, which nobody else changes meanwhile; `new` makes the session where there is none."""
     try:
         name = await tape_name(desk.store, desk.workspace, wanted)
@@ -89,37 +89,37 @@ async def _opened(desk: Desk, wanted: str, *, new: bool = False) -> AsyncIterato
             raise ConfigError(str(error)) from error
 
 
-async def save(desk: Desk, given: SaveMemory) -> Told:
+async def save(desk: CommandContext, given: SaveMemory) -> CommandResult:
     """Replaces the long-term memory."""
     async with _opened(desk, given.session, new=True) as zone:
         before = await zone.read()
         lost = await zone.save_long_term(given.text)
         after = await zone.read()
-    return Told(_change(before, after, given.session, lost))
+    return CommandResult(_change(before, after, given.session, lost))
 
 
-async def forget(desk: Desk, given: ForgetMemory) -> Told:
+async def forget(desk: CommandContext, given: ForgetMemory) -> CommandResult:
     """Removes the lines that contain a text."""
     async with _opened(desk, given.session) as zone:
         before = await zone.read()
         removed = await zone.forget(given.text)
         after = await zone.read()
     if not removed:
-        return Told(f"No line contains {given.text!r}; nothing was removed.\n", NOTHING)
+        return CommandResult(f"No line contains {given.text!r}; nothing was removed.\n", NOTHING)
     told = _change(before, after, given.session, removed)
-    return Told(f"{told}Older versions remain on the tape with these lines, and so does what was said.\n")
+    return CommandResult(f"{told}Older versions remain on the tape with these lines, and so does what was said.\n")
 
 
-async def restore(desk: Desk, given: RestoreMemory) -> Told:
+async def restore(desk: CommandContext, given: RestoreMemory) -> CommandResult:
     """Brings an older version back."""
     async with _opened(desk, given.session) as zone:
         before = await zone.read()
         await zone.restore(given.version)
         after = await zone.read()
-    return Told(_change(before, after, given.session))
+    return CommandResult(_change(before, after, given.session))
 
 
-async def take(desk: Desk, given: ImportMemory) -> Told:
+async def take(desk: CommandContext, given: ImportMemory) -> CommandResult:
     """Takes memory that was read from files."""
     notes = tuple(DailyNote(note.date, note.content) for note in given.notes)
     days = desk.settings.memory.retention_days
@@ -142,7 +142,7 @@ async def take(desk: Desk, given: ImportMemory) -> Told:
             "they leave the newest version when the session is next opened, and stay in this one. "
             "To keep them, set retention_days under [memory] first.\n"
         )
-    return Told(told)
+    return CommandResult(told)
 
 
 def _change(before: MemorySnapshot, after: MemorySnapshot, session: str, gone: list[str] | None = None) -> str:

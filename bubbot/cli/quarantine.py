@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape_names import service
 from bubbot.errors import StoreError
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.texts import Texts
-from bubbot.views.quarantine import Restored
+from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring import open_tapes
 
 
-async def quarantine_line(made: Setup) -> str:
+async def quarantine_line(made: CommandSetup) -> str:
     """What to tell whoever begins to talk; empty where the home is in none. Reads only, also beside a running bot."""
     restored = await read_quarantine(made)
     if restored is None:
@@ -22,7 +22,7 @@ async def quarantine_line(made: Setup) -> str:
     return texts.say("quarantined", name=restored.backup, at=restored.created[:19].replace("T", " "))
 
 
-async def read_quarantine(made: Setup) -> Restored | None:
+async def read_quarantine(made: CommandSetup) -> RestoreFact | None:
     """Read the backup that a home in quarantine was restored from; None for any other home."""
     with suppress(StoreError):  # there is no database yet, or the command itself is told what is wrong with it
         async with open_tapes(made.home) as (store, _):

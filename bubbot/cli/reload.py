@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject
 from bubbot.errors import ControlError
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(made: Setup) -> None:
+async def _ask(made: CommandSetup) -> None:
     async def nobody_runs() -> None:
         made.home.ensure()
         with WriterLock(made.home):  # else somebody else has it, who is asked then

@@ -11,7 +11,7 @@ from pathlib import Path
 from bubbot.cli.access import list_people
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
@@ -20,7 +20,7 @@ from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.settings import Settings
 from bubbot.settings_channels import TOKENED, channel_settings
 from bubbot.settings_sources import quoted, shown
-from bubbot.stores.backups import DATABASE, Manifest
+from bubbot.stores.backups import DATABASE, BackupManifest
 from bubbot.stores.restoring import put_in_place, refuse_used, unpacked, verified
 from bubbot.stores.sqlite import open_store
 from bubbot.stores.sqlite_check import restore_protection
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_restore(made, args.backup.absolute()))
 
 
-async def _restore(made: Setup, backup: Path) -> int:
+async def _restore(made: CommandSetup, backup: Path) -> int:
     """Checks the backup whole before anything is written; the database gets its name last."""
     refuse_used(made.home.path)
     manifest = await asyncio.to_thread(verified, backup)
@@ -84,7 +84,7 @@ async def _restore(made: Setup, backup: Path) -> int:
     return FINE
 
 
-async def _into_quarantine(database: Path, backup: Path, manifest: Manifest) -> None:
+async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> None:
     store = await open_store(database, salt=os.urandom, now=now, aside=leave_it)
     try:
         await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).begin(
@@ -94,7 +94,7 @@ async def _into_quarantine(database: Path, backup: Path, manifest: Manifest) -> 
         await store.aclose()
 
 
-def _tell(home: Home, manifest: Manifest, notes: list[str]) -> None:
+def _tell(home: Home, manifest: BackupManifest, notes: list[str]) -> None:
     show(
         f"{home.path} is what the bot was at {manifest.created[:19]} UTC: {len(manifest.database.tapes)} tapes, verified."
     )
@@ -102,10 +102,10 @@ def _tell(home: Home, manifest: Manifest, notes: list[str]) -> None:
         show(note)
 
 
-async def _tell_contents(made: Setup) -> None:
+async def _tell_contents(made: CommandSetup) -> None:
     """Print what a person checks before the release: who may speak, where it connects to, and which secrets it lacks."""
     try:
-        restored = Setup(made.read_without_secrets(), made.home, made.config)
+        restored = CommandSetup(made.read_without_secrets(), made.home, made.config)
         people = await list_people(restored)
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bubbot.cli.tape_names import service
-from bubbot.cli.writing import Desk, Told
+from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.errors import ConfigError
 from bubbot.inbox import Inbox, began_anew, done, inbox_tape
 from bubbot.outbox import Outbox, ended, live_end, outbox_tape
 from bubbot.quarantine import HOME_TAPE, Quarantine, released
 from bubbot.runtime.recovery import recover
-from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.book import ScheduleStore
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.release import passed_over
 from bubbot.tape.entry import EMPTY, TapeEntry, timestamp
 from bubbot.tape.store import Batch
-from bubbot.views.quarantine import Restored
+from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring import new_id, now
 from bubbot.wiring_channels import STDIN
 
@@ -39,7 +39,7 @@ class ReleaseHome:
 
 
 @dataclass
-class _Endings:
+class _ReleaseSummary:
     """The facts that end what was left open, and how much that was."""
 
     batches: list[Batch]
@@ -53,22 +53,22 @@ class _Endings:
             self.batches.append(Batch(tape, tuple(one.stamped(EMPTY, timestamp(at)) for one in facts), keep_first=True))
 
 
-async def release(desk: Desk, given: ReleaseHome) -> Told:
+async def release(desk: CommandContext, given: ReleaseHome) -> CommandResult:
     """Ends the quarantine and, where not everything is to be delivered, what was left open: in one transaction."""
     restored = await Quarantine(service(desk.store, HOME_TAPE)).standing()
     if restored is None:
         raise ConfigError("this home is in no quarantine: there is nothing to release")
-    at, endings = now(), _Endings([])
+    at, endings = now(), _ReleaseSummary([])
     if not given.deliver:
         await _end_channels(desk, restored, endings, at)
         await _end_firings(desk, endings, at)
     fact = released(deliver=given.deliver, intents=endings.intents, inbounds=endings.inbounds, jobs=endings.jobs)
     endings.add(HOME_TAPE, [fact], at)
     await desk.store.append(endings.batches)
-    return Told(_words(desk, given, endings))
+    return CommandResult(_words(desk, given, endings))
 
 
-async def _end_channels(desk: Desk, restored: Restored, endings: _Endings, at: datetime) -> None:
+async def _end_channels(desk: CommandContext, restored: RestoreFact, endings: _ReleaseSummary, at: datetime) -> None:
     """Every channel but the terminal: turns that were cut off are merged, and what they were for is not done again."""
     names = {one.name for one in await desk.store.tapes()}
     channels = sorted({name.split("/", 2)[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
@@ -86,9 +86,9 @@ async def _end_channels(desk: Desk, restored: Restored, endings: _Endings, at: d
         endings.intents += len(owed)
 
 
-async def _end_firings(desk: Desk, endings: _Endings, at: datetime) -> None:
+async def _end_firings(desk: CommandContext, endings: _ReleaseSummary, at: datetime) -> None:
     """Times of jobs that have passed since the backup was made."""
-    book = ScheduleBook(service(desk.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=desk.settings.bot.timezone)
+    book = ScheduleStore(service(desk.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=desk.settings.bot.timezone)
     await book.load()
     for standing in book.state.jobs.values():
         facts = passed_over(standing, at)
@@ -96,7 +96,7 @@ async def _end_firings(desk: Desk, endings: _Endings, at: datetime) -> None:
         endings.add(SCHEDULE_TAPE, facts, at)
 
 
-def _words(desk: Desk, given: ReleaseHome, endings: _Endings) -> str:
+def _words(desk: CommandContext, given: ReleaseHome, endings: _ReleaseSummary) -> str:
     if given.deliver:
         what = "What was left open when the backup was made is sent and answered by the next bubbot run."
     else:

@@ -20,13 +20,13 @@ from bubbot.cli.quarantine import read_quarantine
 from bubbot.cli.run_control import control
 from bubbot.cli.run_health import health
 from bubbot.cli.run_service import reported, watched
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.control.address import socket_path
 from bubbot.environment import runtime_folder
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
-from bubbot.gateway.manager import Grace
+from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.models.lazy import LazyModel
-from bubbot.service.report import Report
+from bubbot.service.report import ServiceReporter
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.wiring_daemon import Daemon, open_daemon
 from bubbot.wiring_reload import Reloader
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs until a signal; 6 where every channel was refused, 130 after a second signal."""
-    asked = Asked()
+    asked = PendingSignals()
     try:
         asyncio.run(_run(setup(args, quiet=False), asked))
     except asyncio.CancelledError:  # by a signal: `_on_signals`
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _run(made: Setup, asked: Asked) -> None:
+async def _run(made: CommandSetup, asked: PendingSignals) -> None:
     _on_signals(asked)
     if made.settings.missing_secrets and await read_quarantine(made) is None:
         made.settings.require_secrets()  # in quarantine no channel is started, so that nothing needs them yet
@@ -77,7 +77,7 @@ async def _run(made: Setup, asked: Asked) -> None:
 
 
 @dataclass
-class Asked:
+class PendingSignals:
     """What signals have asked for. `started`: whether the bot runs, and looks at that by itself; `store`: what it
     writes to, as soon as that is open; `at_once`: whether there was a second signal."""
 
@@ -88,7 +88,9 @@ class Asked:
     reload: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: Report) -> None:
+async def _serve(
+    daemon: Daemon, made: CommandSetup, path: Path, asked: PendingSignals, report: ServiceReporter
+) -> None:
     app, manager, ending = daemon.app, daemon.manager, asked.ending
     left_open = await app.recover_all()
     read = made.read if daemon.quarantine is None else made.read_without_secrets
@@ -119,7 +121,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
         server.quiesce()
         for task in beside:
             task.cancel()
-        grace = Grace()
+        grace = ShutdownTimeouts()
         report.stopping(grace.longest(len(app.lines)) + grace.turns)
         await reloader.end(grace.turns)
         await manager.end(grace)
@@ -128,7 +130,7 @@ async def _serve(daemon: Daemon, made: Setup, path: Path, asked: Asked, report: 
 
 
 @asynccontextmanager
-async def _web_door(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
+async def _web_door(daemon: Daemon, made: CommandSetup) -> AsyncIterator[None]:
     """Lets platforms in that call; the HTTP library, a third of the start-up, is loaded only where one does."""
     if not daemon.webhooks():
         yield
@@ -139,7 +141,7 @@ async def _web_door(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
         yield
 
 
-async def _reload_when(asked: asyncio.Event, reloader: Reloader, report: Report) -> None:
+async def _reload_when(asked: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:
     """Takes over changed settings whenever somebody asks. What cannot be used is logged and left; the bot goes on."""
     while True:
         await asked.wait()
@@ -159,7 +161,7 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
         task.cancel()
 
 
-def _on_signals(asked: Asked) -> None:
+def _on_signals(asked: PendingSignals) -> None:
     """The first signal ends in an orderly way, the second at once; so does the first if the start still waits after
     some seconds, for room on the disk for instance. SIGHUP asks for a reload, but where the bot was started in a
     terminal, which is gone then."""

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bubbot.channel import Inbound
-from bubbot.cli.writing import Desk, answer
+from bubbot.cli.writing import CommandContext, answer
 from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import Peer
+from bubbot.control.peer import ControlPeer
 from bubbot.errors import ModelError
 from bubbot.gateway.control import ControlServer
-from bubbot.gateway.remote import Doors
+from bubbot.gateway.remote import ChatService
 from bubbot.models.lazy import LazyModel
 from bubbot.turn import TurnResult
 from bubbot.wiring_daemon import Daemon
@@ -26,15 +26,15 @@ async def control(daemon: Daemon, reloader: Reloader, path: Path) -> AsyncIterat
     """Answers on the socket at `path` until the block ends."""
     app = daemon.app
 
-    async def command(_peer: Peer, body: JsonObject) -> JsonObject:
+    async def command(_peer: ControlPeer, body: JsonObject) -> JsonObject:
         current = reloader.current
-        desk = Desk(app.opened, app.workspace, current, app.runtime.exclusive, daemon.access, app.time.book)
+        desk = CommandContext(app.opened, app.workspace, current, app.runtime.exclusive, daemon.access, app.time.book)
         return await answer(desk, body)
 
-    async def reload(_peer: Peer, _body: JsonObject) -> JsonObject:
+    async def reload(_peer: ControlPeer, _body: JsonObject) -> JsonObject:
         return asdict(await reloader.reload("command"))
 
-    async def status(_peer: Peer, _body: JsonObject) -> JsonObject:
+    async def status(_peer: ControlPeer, _body: JsonObject) -> JsonObject:
         return {"snapshot": encode(await app.watch.snapshot())}
 
     remote = daemon.remote
@@ -44,7 +44,7 @@ async def control(daemon: Daemon, reloader: Reloader, path: Path) -> AsyncIterat
         yield server
 
 
-def _doors(daemon: Daemon) -> Doors:
+def _doors(daemon: Daemon) -> ChatService:
     app, line = daemon.app, daemon.app.lines[daemon.remote.name]
 
     async def notice(session: str) -> str:
@@ -68,4 +68,4 @@ def _doors(daemon: Daemon) -> Doors:
     async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
         return await line.gate.accept(inbound)  # a reload puts another gate there
 
-    return Doors(accept, notice, owed, idle, line.deliverer.delivered, lambda: app.commands, app.tape)
+    return ChatService(accept, notice, owed, idle, line.deliverer.delivered, lambda: app.commands, app.tape)

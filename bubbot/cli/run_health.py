@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.wiring_daemon import Daemon
 
 
 @asynccontextmanager
-async def health(daemon: Daemon, made: Setup) -> AsyncIterator[None]:
+async def health(daemon: Daemon, made: CommandSetup) -> AsyncIterator[None]:
     """Answers about the bot until the block ends.
 
     The HTTP library and that for metrics are loaded only where somebody wants to ask.

@@ -8,20 +8,20 @@ import time
 from contextlib import AbstractAsyncContextManager
 
 from bubbot.environment import service_manager
-from bubbot.service.notify import Notifier
-from bubbot.service.report import Report, Times, Watched, reporting
-from bubbot.supervise import Pace
+from bubbot.service.notify import ServiceNotifier
+from bubbot.service.report import ServiceReporter, ServiceTiming, WatchedChannels, reporting
+from bubbot.supervise import Backoff
 from bubbot.wiring_daemon import Daemon
 
 
-def reported() -> AbstractAsyncContextManager[Report]:
+def reported() -> AbstractAsyncContextManager[ServiceReporter]:
     """Reports for the time of a block; to nobody where nobody asked for it."""
     address, watchdog = service_manager(os.getpid())
-    return reporting(Notifier(address, time.monotonic_ns), watchdog, Pace(random.random), Times())
+    return reporting(ServiceNotifier(address, time.monotonic_ns), watchdog, Backoff(random.random), ServiceTiming())
 
 
-def watched(daemon: Daemon) -> Watched:
+def watched(daemon: Daemon) -> WatchedChannels:
     """The channels of the daemon, without that of the terminals, which is always heard."""
     lines = daemon.app.lines.items()
     channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
-    return Watched(channels, daemon.manager.states, daemon.manager.refusals)
+    return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)

@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import Any
 
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.tape_names import service
 from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
 from bubbot.log import printable
 from bubbot.outbox import outbox_tape
 from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.telling import Teller
+from bubbot.schedule.telling import JobFormatter
 from bubbot.schedule.when import duration, parse_when, upcoming, zone_named
 from bubbot.schedule.words import in_words, moment_words
 from bubbot.stores.sqlite import SqliteStore
@@ -129,14 +129,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(made: Setup, then: Callable[[Any, Any, SqliteStore, Any], Awaitable[str]]) -> str:
+async def _read(made: CommandSetup, then: Callable[[Any, Any, SqliteStore, Any], Awaitable[str]]) -> str:
     """Opens the tapes and reads the jobs; in a home without tapes there are none."""
     change = import_module("bubbot.cli.schedule_change")
     try:
         async with open_tapes(made.home) as (store, _):
             book = change.book_of(service(store, SCHEDULE_TAPE), made.settings)
             await book.load()
-            teller = Teller(Texts(), now(), made.settings.bot.timezone)
+            teller = JobFormatter(Texts(), now(), made.settings.bot.timezone)
             return await then(change.changes_of(book), teller, store, book)
     except StoreUnavailable:
         if made.home.database.exists():
@@ -144,22 +144,22 @@ async def _read(made: Setup, then: Callable[[Any, Any, SqliteStore, Any], Awaita
         return Texts().say("jobs_none")
 
 
-async def _list(made: Setup, args: argparse.Namespace) -> str:
-    async def listed(changes: Any, teller: Teller, _store: SqliteStore, _book: Any) -> str:
+async def _list(made: CommandSetup, args: argparse.Namespace) -> str:
+    async def listed(changes: Any, teller: JobFormatter, _store: SqliteStore, _book: Any) -> str:
         return teller.listed(changes.listed(every=True, over=args.over), "")
 
     return await _read(made, listed)
 
 
-async def _show(made: Setup, args: argparse.Namespace) -> str:
-    async def shown(changes: Any, teller: Teller, _store: SqliteStore, _book: Any) -> str:
+async def _show(made: CommandSetup, args: argparse.Namespace) -> str:
+    async def shown(changes: Any, teller: JobFormatter, _store: SqliteStore, _book: Any) -> str:
         return teller.shown(changes.find(args.job))
 
     return await _read(made, shown)
 
 
-async def _history(made: Setup, args: argparse.Namespace) -> str:
-    async def told(changes: Any, teller: Teller, store: SqliteStore, book: Any) -> str:
+async def _history(made: CommandSetup, args: argparse.Namespace) -> str:
+    async def told(changes: Any, teller: JobFormatter, store: SqliteStore, book: Any) -> str:
         job = changes.find(args.job).job
         facts = await book.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
         turns = [str(one.payload["data"]["turn"]) for one in facts if "turn" in one.payload["data"]]
@@ -169,7 +169,7 @@ async def _history(made: Setup, args: argparse.Namespace) -> str:
     return await _read(made, told)
 
 
-async def _next(made: Setup, args: argparse.Namespace) -> str:
+async def _next(made: CommandSetup, args: argparse.Namespace) -> str:
     zone, texts = zone_named(args.zone or made.settings.bot.timezone), Texts()
     when = parse_when(args.when, now(), zone)
     lines = [in_words(when, zone, texts)]
@@ -178,7 +178,7 @@ async def _next(made: Setup, args: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-_ACTIONS: Mapping[str, Callable[[Setup, argparse.Namespace], Coroutine[Any, Any, str]]] = {
+_ACTIONS: Mapping[str, Callable[[CommandSetup, argparse.Namespace], Coroutine[Any, Any, str]]] = {
     "list": _list,
     "show": _show,
     "history": _history,

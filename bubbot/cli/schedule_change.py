@@ -7,17 +7,17 @@ from dataclasses import dataclass, fields
 
 from bubbot.channel import Role
 from bubbot.cli.tape_names import service
-from bubbot.cli.writing import Desk, Told
+from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.errors import ConfigError, ScheduleRefused
-from bubbot.schedule.book import ScheduleBook
-from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL, Asker, Changes, Limits, place_named
+from bubbot.schedule.book import ScheduleStore
+from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, ScheduleLimits, place_named
 from bubbot.schedule.firing import named, what_words
-from bubbot.schedule.telling import Teller
+from bubbot.schedule.telling import JobFormatter
 from bubbot.settings import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.schedule import Maker, Place
+from bubbot.views.schedule import Actor, ChatRef
 from bubbot.wiring import new_id, now
 
 
@@ -48,10 +48,10 @@ class ChangeSchedule:
     quiet: str = ""
 
 
-NOWHERE = Place(TERMINAL, TERMINAL)
+NOWHERE = ChatRef(TERMINAL, TERMINAL)
 
 
-async def change(desk: Desk, asked: ChangeSchedule) -> Told:
+async def change(desk: CommandContext, asked: ChangeSchedule) -> CommandResult:
     """Does it, through the bot's own book where that runs, so that it counts at once."""
     book = desk.schedules
     if book is None:
@@ -63,26 +63,26 @@ async def change(desk: Desk, asked: ChangeSchedule) -> Told:
         raise ConfigError(str(error)) from error
     await book.write(facts)
     later = desk.schedules is None and asked.action in ("add", "edit", "resume", "run")
-    return Told(f"{text}\n" + ("`bubbot run` keeps the time; it does not run just now.\n" if later else ""))
+    return CommandResult(f"{text}\n" + ("`bubbot run` keeps the time; it does not run just now.\n" if later else ""))
 
 
-def book_of(tape: TapeService, settings: Settings) -> ScheduleBook:
+def book_of(tape: TapeService, settings: Settings) -> ScheduleStore:
     """The book of a home in which no bot runs."""
     rules = settings.schedule
-    limits = Limits(rules.per_chat, rules.failures, rules.endless)
-    return ScheduleBook(tape, now=now, new_id=new_id, zone=settings.bot.timezone, limits=limits)
+    limits = ScheduleLimits(rules.per_chat, rules.failures, rules.endless)
+    return ScheduleStore(tape, now=now, new_id=new_id, zone=settings.bot.timezone, limits=limits)
 
 
-def changes_of(book: ScheduleBook, session: str = "") -> Changes:
+def changes_of(book: ScheduleStore, session: str = "") -> JobChanges:
     """Changes by whoever sits at the terminal: the owner of everything."""
     place = place_named(session) if session else NOWHERE
-    asker = Asker(Maker(place.channel, TERMINAL), Role.OWNER, place, owns_all=True)
-    return Changes(book.state, asker, now(), new_id, book.limits, book.zone)
+    asker = JobRequester(Actor(place.channel, TERMINAL), Role.OWNER, place, owns_all=True)
+    return JobChanges(book.state, asker, now(), new_id, book.limits, book.zone)
 
 
-def _changed(book: ScheduleBook, asked: ChangeSchedule) -> tuple[str, Sequence[TapeEntry]]:
+def _changed(book: ScheduleStore, asked: ChangeSchedule) -> tuple[str, Sequence[TapeEntry]]:
     made, texts = changes_of(book, asked.session), Texts()
-    teller = Teller(texts, made.now, book.zone)
+    teller = JobFormatter(texts, made.now, book.zone)
     if asked.action == "chat":
         facts = made.chat(made.asker.session, asked.zone, asked.quiet)
         return teller.chat(book.state.after(facts), made.asker.session), facts

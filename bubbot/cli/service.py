@@ -12,7 +12,7 @@ from bubbot.environment import default_home, left_behind, named_home
 from bubbot.errors import HomeLocked
 from bubbot.home import Home
 from bubbot.log import printable
-from bubbot.service.install import INSTEAD, UNIT, Plan, apply, plan, removal, take_away
+from bubbot.service.install import INSTEAD, UNIT, InstallPlan, apply, plan, removal, take_away
 from bubbot.service.render import SYSTEM_HOME
 from bubbot.service.systemctl import properties, silent
 from bubbot.service.systemctl import run as ask
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _install(made: Plan, home: Home) -> int:
+def _install(made: InstallPlan, home: Home) -> int:
     if any(finding.id == "lock.held" for finding in check_lock(home)):
         running = properties(ask, UNIT, ["MainPID"], user=made.user) or {}
         if str(home.holder()) != running.get("MainPID"):
@@ -74,7 +74,7 @@ def _install(made: Plan, home: Home) -> int:
     return 0
 
 
-def _dry(made: Plan) -> int:
+def _dry(made: InstallPlan) -> int:
     for file in made.files:
         if file.there == file.text:
             _say(f"# {file.path} is there already")
@@ -86,7 +86,7 @@ def _dry(made: Plan) -> int:
     return 0
 
 
-def _dry_removal(made: Plan) -> int:
+def _dry_removal(made: InstallPlan) -> int:
     for command in made.commands[:-1]:
         _say(f"# would run: {' '.join(command)}")
     for file in made.files:

@@ -14,7 +14,7 @@ from bubbot.settings import Settings, load, load_with_missing_secrets
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class CommandSetup:
     """The settings and the home of this run.
 
     The settings may lack secrets, which reading commands and the terminal do not need; whoever needs them calls
@@ -34,11 +34,11 @@ class Setup:
         return load_with_missing_secrets(home=self.home.path, config=self.config)
 
 
-def setup(args: argparse.Namespace, *, quiet: bool = True) -> Setup:
+def setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     """Loads the settings and sets up the log; `quiet`: a person sees warnings only, unless asked for more."""
     home = Home(getattr(args, "home", None) or default_home())
     config: Path | None = getattr(args, "config", None)
-    made = Setup(load_with_missing_secrets(home=home.path, config=config), home, config)
+    made = CommandSetup(load_with_missing_secrets(home=home.path, config=config), home, config)
     level, form = made.settings.log.level, made.settings.log.format
     secrets = (*made.settings.secrets(), *environment_secrets())
     log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=form)

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Iterator
 
 from bubbot.cli.output import show, show_json
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.tape_names import service
-from bubbot.control.client import NobodyThere, connected
+from bubbot.control.client import DaemonNotRunning, connected
 from bubbot.control.codec import decode
 from bubbot.doctor.home import is_held
 from bubbot.errors import StoreUnavailable
-from bubbot.gateway.health import Snapshot, as_json
-from bubbot.gateway.health_words import HealthTeller
+from bubbot.gateway.health import HealthSnapshot, as_json
+from bubbot.gateway.health_words import HealthFormatter
 from bubbot.home import Home
 from bubbot.log import printable
 from bubbot.texts import Texts
@@ -63,7 +63,7 @@ def _seconds(text: str) -> float:
     return found
 
 
-async def _run(made: Setup, args: argparse.Namespace) -> int:
+async def _run(made: CommandSetup, args: argparse.Namespace) -> int:
     found, trouble = await _asked(made.home, args.wait)
     if found is None:
         if args.quiet:  # nothing is read that nobody is told
@@ -77,7 +77,7 @@ async def _run(made: Setup, args: argparse.Namespace) -> int:
     return 0 if found.healthy else 1
 
 
-async def _asked(home: Home, wait: float) -> tuple[Snapshot | None, str]:
+async def _asked(home: Home, wait: float) -> tuple[HealthSnapshot | None, str]:
     """What the running bot says, and what is wrong about it in one line; None where no bot answers."""
     if not is_held(home):
         return None, "No bot runs for this home; this is what its database says."
@@ -104,20 +104,20 @@ async def _asked(home: Home, wait: float) -> tuple[Snapshot | None, str]:
     return found, " ".join(told)
 
 
-async def _answer(home: Home) -> Snapshot:
+async def _answer(home: Home) -> HealthSnapshot:
     """Asks until somebody is there: a bot that starts is a moment away."""
     while True:
         address = home.held_by()[1]
         try:
             if address:
                 async with connected(address) as peer:
-                    return decode((await peer.request("status", {})).get("snapshot"), Snapshot)
-        except NobodyThere:
+                    return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
+        except DaemonNotRunning:
             pass
         await asyncio.sleep(AGAIN)
 
 
-async def _read(made: Setup) -> Snapshot:
+async def _read(made: CommandSetup) -> HealthSnapshot:
     """What the database says."""
     try:
         async with open_tapes(made.home) as (store, _):
@@ -128,9 +128,9 @@ async def _read(made: Setup) -> Snapshot:
         return nobody_runs(made.settings, made.home, now)
 
 
-def _lines(found: Snapshot, trouble: str) -> Iterator[str]:
+def _lines(found: HealthSnapshot, trouble: str) -> Iterator[str]:
     if trouble:
         yield trouble
-    for row in HealthTeller(Texts(), found).rows():
+    for row in HealthFormatter(Texts(), found).rows():
         for place, line in enumerate(row.lines):
             yield f"{row.label if place == 0 else '':<{WIDTH}}{line}"

@@ -8,7 +8,7 @@ import json
 
 from bubbot.cli import tape_files, tape_gc, tape_index, tape_repair, tape_search
 from bubbot.cli.output import show, show_json, show_line
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.tape_change import ArchiveTape
 from bubbot.cli.tape_names import service, session_of, tape_name
 from bubbot.cli.writing import perform
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_ACTIONS[args.action](setup(args), args))
 
 
-async def _list(made: Setup, _args: argparse.Namespace) -> int:
+async def _list(made: CommandSetup, _args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, _):
         lines = []
         for one in await store.tapes():
@@ -75,7 +75,7 @@ async def _list(made: Setup, _args: argparse.Namespace) -> int:
     return FINE
 
 
-async def _show(made: Setup, args: argparse.Namespace) -> int:
+async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
     try:
         since, until = date_bounds(args.since, args.until)
@@ -110,7 +110,7 @@ def _line(entry: TapeEntry) -> str:
     return f"#{entry.id} {entry.date[:19]} {entry.kind} {shown if len(shown) <= 400 else shown[:399] + '…'}"
 
 
-async def _anchors(made: Setup, args: argparse.Namespace) -> int:
+async def _anchors(made: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, workspace):
         tape = service(store, await tape_name(store, workspace, args.tape))
         for line in await tape.read(AnchorsView(zones=args.zones)):
@@ -118,7 +118,7 @@ async def _anchors(made: Setup, args: argparse.Namespace) -> int:
     return FINE
 
 
-async def _verify(made: Setup, args: argparse.Namespace) -> int:
+async def _verify(made: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, workspace):
         only = await tape_name(store, workspace, args.tape) if args.tape else None
         found = await store.audit(only)
@@ -149,7 +149,7 @@ async def _same_head(store: SqliteStore, kept: str) -> bool:
     return same or older
 
 
-async def _archive(made: Setup, args: argparse.Namespace) -> int:
+async def _archive(made: CommandSetup, args: argparse.Namespace) -> int:
     return await perform(made, "tape archive", ArchiveTape(args.tape))
 
 

@@ -8,9 +8,9 @@ from hashlib import sha256
 from io import BytesIO
 
 from bubbot.cli.tape_names import IMPORTED, IMPORTS, no_open_turn, service, session_of, tape_name
-from bubbot.cli.writing import Desk, Told
+from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.errors import ConfigError, TapeCorrupt
-from bubbot.stores.jsonl import Imported, read_lines
+from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY, TapeEntry, event, timestamp
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
@@ -33,17 +33,17 @@ class ImportTape:
     repair: bool
 
 
-async def archive(desk: Desk, given: ArchiveTape) -> Told:
+async def archive(desk: CommandContext, given: ArchiveTape) -> CommandResult:
     """Puts a tape aside and starts it anew."""
     name = await tape_name(desk.store, desk.workspace, given.tape)
     if any(one.archived_from for one in await desk.store.tapes() if one.name == name):
         raise ConfigError(f"{name} is an archive already")
     session = await session_of(desk.store, name)
     async with desk.alone(name, session):
-        return Told(f"{await service(desk.store, name, session).reset(archive=True)}\n")
+        return CommandResult(f"{await service(desk.store, name, session).reset(archive=True)}\n")
 
 
-async def take(desk: Desk, given: ImportTape) -> Told:
+async def take(desk: CommandContext, given: ImportTape) -> CommandResult:
     """Reads the file, which the command has looked at, and imports it."""
     found = await asyncio.to_thread(read_lines, BytesIO(given.data).readlines(), date=timestamp(now()))
     if not found.entries or (found.problems and not given.repair):
@@ -51,7 +51,7 @@ async def take(desk: Desk, given: ImportTape) -> Told:
     return await imported(desk, given, found)
 
 
-async def imported(desk: Desk, given: ImportTape, found: Imported) -> Told:
+async def imported(desk: CommandContext, given: ImportTape, found: ImportResult) -> CommandResult:
     """Appends the entries and the fact of it in one transaction; says nothing."""
     tape = session_tape(desk.workspace, given.session)
     async with desk.alone(tape, given.session):
@@ -61,10 +61,10 @@ async def imported(desk: Desk, given: ImportTape, found: Imported) -> Told:
         await no_open_turn(desk.store, tape, given.session)
         fact = _fact(tape, given.session, found, sha256(given.data).hexdigest())
         await desk.store.append([Batch(tape, found.entries, expect_head=0), Batch(IMPORTS, (fact,))])
-    return Told("")
+    return CommandResult("")
 
 
-def _fact(tape: str, session: str, found: Imported, digest: str) -> TapeEntry:
+def _fact(tape: str, session: str, found: ImportResult, digest: str) -> TapeEntry:
     """Where the tape comes from, for the system's own tape: the imported one stays as it is in the file."""
     data = {
         "tape": tape,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from bubbot.cli.files import lines_of, new_file, output
 from bubbot.cli.output import escape_json, show
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape_change import ImportTape, imported
 from bubbot.cli.tape_names import not_of_the_system, session_named, tape_name
 from bubbot.cli.writing import perform
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
-from bubbot.stores.jsonl import Imported, LineWriter, Problem, for_bub, read_lines
+from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, for_bub, read_lines
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import TapeEntry, timestamp
-from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.wiring import now, open_tapes
 
 FINE = 0
@@ -62,13 +62,13 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
 
 
-async def export(made: Setup, args: argparse.Namespace) -> int:
+async def export(made: CommandSetup, args: argparse.Namespace) -> int:
     """Writes the lines; a file is complete or not there."""
     async with open_tapes(made.home) as (store, workspace):
         name = await tape_name(store, workspace, args.tape)
         not_of_the_system(name, "exported")
         head = await store.head(name)
-        writer = LineWriter()
+        writer = JsonLineWriter()
         with output(args.file, escape_json) as write:
             async for entry in _entries(store, name, head):
                 write(writer.line(for_bub(entry) if args.reader == "bub" else entry))
@@ -81,14 +81,14 @@ async def _entries(store: SqliteStore, name: str, head: int) -> AsyncIterator[Ta
     """The entries up to the head, a page at a time: nothing on a tape changes, so together they are one state."""
     for low in range(1, head + 1, PAGE):
         high = min(low + PAGE - 1, head)
-        page = (await store.fetch([TapeQuery(name, Spans(((low, high),)))]))[0]
+        page = (await store.fetch([TapeQuery(name, IdRanges(((low, high),)))]))[0]
         if len(page) != high - low + 1:
             raise TapeConflict(f"{name} was put aside during the export; export it under the name of its archive")
         for entry in page:
             yield entry
 
 
-async def import_(made: Setup, args: argparse.Namespace) -> int:
+async def import_(made: CommandSetup, args: argparse.Namespace) -> int:
     """Reads the file, and appends it and the fact of it in one transaction."""
     session = session_named(args.session)
     lines = lines_of(args.file, made.home)
@@ -106,7 +106,7 @@ async def import_(made: Setup, args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _left_out(file: Path, problems: Sequence[Problem]) -> Iterator[None]:
+def _left_out(file: Path, problems: Sequence[ImportProblem]) -> Iterator[None]:
     """Writes the lines that cannot be imported beside the file; gone again where the import fails."""
     if not problems:
         yield
@@ -124,7 +124,7 @@ def _side(file: Path) -> Path:
     return file.with_name(file.name + SIDE)
 
 
-def _refusal(file: Path, problems: Sequence[Problem]) -> str:
+def _refusal(file: Path, problems: Sequence[ImportProblem]) -> str:
     """The first unreadable lines, one a line, and the way out."""
     told = [f"{file}, line {problem.number}: {problem.reason}." for problem in problems[:TOLD]]
     more = [f"{len(problems) - TOLD} more lines cannot be read."] if len(problems) > TOLD else []
@@ -132,7 +132,7 @@ def _refusal(file: Path, problems: Sequence[Problem]) -> str:
     return "\n".join([*told, *more, way])
 
 
-def _tell(file: Path, session: str, found: Imported) -> None:
+def _tell(file: Path, session: str, found: ImportResult) -> None:
     show(f"Imported {_counted(len(found.entries))} into {session}.")
     if found.renumbered:
         show(f"{_counted(found.renumbered)} had other ids in the file; meta keeps them as imported_id.")

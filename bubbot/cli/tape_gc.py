@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from bubbot.cli.output import show, show_json, show_line
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape_gc_change import CollectTapes, plan, words
 from bubbot.cli.tape_names import session_of
 from bubbot.cli.writing import perform
@@ -39,7 +39,7 @@ def _days(text: str) -> int:
     return int(text)
 
 
-async def gc(made: Setup, args: argparse.Namespace) -> int:
+async def gc(made: CommandSetup, args: argparse.Namespace) -> int:
     """Removes, or tells what would be removed."""
     if not args.dry_run:
         return await perform(made, "tape gc", CollectTapes(args.older))
@@ -53,7 +53,7 @@ async def gc(made: Setup, args: argparse.Namespace) -> int:
     return FINE
 
 
-async def size(made: Setup, args: argparse.Namespace) -> int:
+async def size(made: CommandSetup, args: argparse.Namespace) -> int:
     """Prints what every tape takes."""
     async with open_tapes(made.home) as (store, _):
         room = await store.room()

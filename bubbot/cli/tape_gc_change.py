@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bubbot.cli.tape_names import service, session_of
-from bubbot.cli.writing import Desk, Told
+from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.quarantine import HOME_TAPE
 from bubbot.runtime.recovery import merge_left
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore
-from bubbot.stores.sqlite_room import LooseBlobs
+from bubbot.stores.sqlite_room import UnreferencedBlobs
 from bubbot.tape.entry import EMPTY, event, timestamp
 from bubbot.tape.query import TapeQuery, moment
 from bubbot.tape.store import Batch, ForkRecord, TapeSummary
@@ -36,7 +36,7 @@ class CollectTapes:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class ExpiredTape:
     """An archive to be erased: its name, its session, when it was put aside, its entries that have content still."""
 
     name: str
@@ -46,27 +46,27 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GcPlan:
     """What there is to remove. `days`: the age of archives that counted, 0 for none."""
 
     days: int | None
-    archives: tuple[Doomed, ...]
+    archives: tuple[ExpiredTape, ...]
     forks: tuple[ForkRecord, ...]
-    blobs: LooseBlobs
+    blobs: UnreferencedBlobs
 
 
-async def plan(store: SqliteStore, settings: Settings, older: int | None, at: datetime) -> Plan:
+async def plan(store: SqliteStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
     """Looks for what there is to remove, and writes nothing."""
     days = older if older is not None else settings.store.archive_days or None
-    archives: list[Doomed] = []
+    archives: list[ExpiredTape] = []
     for one in await store.tapes() if days is not None else ():
         since = await _archived_at(store, one)
         if since is None or days is None or since > at - timedelta(days=days):
             continue
         if entries := await store.erasable(one.name):
-            archives.append(Doomed(one.name, await session_of(store, one.name), since, entries))
+            archives.append(ExpiredTape(one.name, await session_of(store, one.name), since, entries))
     forks = tuple(one for one in await store.forks() if _touched(one) <= at - LEFT)
-    return Plan(days, tuple(archives), forks, await store.loose_blobs())
+    return GcPlan(days, tuple(archives), forks, await store.loose_blobs())
 
 
 async def _archived_at(store: SqliteStore, one: TapeSummary) -> datetime | None:
@@ -88,7 +88,7 @@ def _touched(record: ForkRecord) -> datetime:
     return found
 
 
-async def collect(desk: Desk, given: CollectTapes) -> Told:
+async def collect(desk: CommandContext, given: CollectTapes) -> CommandResult:
     """Removes it, and gives the room back to the disk."""
     at = now()
     before = await desk.store.room()
@@ -107,10 +107,10 @@ async def collect(desk: Desk, given: CollectTapes) -> Told:
         lines.append(
             "It is from an earlier version: with the bot stopped, bubbot tape gc gives its free room back, too."
         )
-    return Told("\n".join(lines) + "\n")
+    return CommandResult("\n".join(lines) + "\n")
 
 
-def words(found: Plan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
+def words(found: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
     """What was done, or would be."""
     entries = sum(one.entries for one in found.archives)
     if found.days is None:
@@ -124,7 +124,7 @@ def words(found: Plan, blobs: int, erased: str, merged: str, removed: str) -> li
     ]
 
 
-async def _erase(desk: Desk, doomed: Doomed, at: datetime) -> None:
+async def _erase(desk: CommandContext, doomed: ExpiredTape, at: datetime) -> None:
     """The archive, and what inboxes and outboxes hold of its session from that time: one transaction."""
     traces = [
         (one.name, await _traces(desk.store, one.name, doomed))
@@ -136,13 +136,13 @@ async def _erase(desk: Desk, doomed: Doomed, at: datetime) -> None:
     await desk.store.erase_archive(doomed.name, Batch(HOME_TAPE, (fact,)), tuple(traces))
 
 
-async def _traces(store: SqliteStore, tape: str, doomed: Doomed) -> tuple[int, ...]:
+async def _traces(store: SqliteStore, tape: str, doomed: ExpiredTape) -> tuple[int, ...]:
     view = SessionTraceView(doomed.session)
     queries: Sequence[TapeQuery] = [replace(query, until=doomed.at) for query in view.queries(tape)]
     return view.fold(await store.fetch(queries))
 
 
-async def _drop(desk: Desk, tape: str, loose: LooseBlobs, at: datetime) -> int:
+async def _drop(desk: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
     """A turn keeps its blobs before it names them, so no turn may be going on."""
     session = await session_of(desk.store, tape)
     if desk.schedules is not None and not session:  # its first turn may be under way

@@ -6,9 +6,9 @@ import argparse
 from dataclasses import dataclass
 
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup
-from bubbot.cli.writing import Desk, Told, perform
-from bubbot.stores.sqlite_index_keeper import IndexFiller
+from bubbot.cli.setup import CommandSetup
+from bubbot.cli.writing import CommandContext, CommandResult, perform
+from bubbot.stores.sqlite_index_keeper import Indexer
 from bubbot.tape.index import IndexState
 from bubbot.wiring import open_tapes
 
@@ -16,7 +16,7 @@ FINE, BEHIND = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class MakeIndex:
+class RebuildIndex:
     """Make the index anew."""
 
 
@@ -33,29 +33,29 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     index.add_argument("--rebuild", action="store_true", help="delete it and make it anew")
 
 
-async def index(made: Setup, args: argparse.Namespace) -> int:
+async def index(made: CommandSetup, args: argparse.Namespace) -> int:
     """Shows or makes it."""
     if args.rebuild:
-        return await perform(made, "tape index", MakeIndex())
+        return await perform(made, "tape index", RebuildIndex())
     async with open_tapes(made.home) as (store, _):
         found = await store.index_state()
     show(shown(found))
     return FINE if found is not None and found.fresh else BEHIND
 
 
-async def make(desk: Desk, _given: MakeIndex) -> Told:
+async def make(desk: CommandContext, _given: RebuildIndex) -> CommandResult:
     """Deletes the index. A running bot fills the new one by and by; otherwise it is filled here."""
     if not desk.settings.search.index:
-        return Told("[search] index is false: there is none, and searches read the tape.\n", BEHIND)
+        return CommandResult("[search] index is false: there is none, and searches read the tape.\n", BEHIND)
     await desk.store.forget_index()
     if desk.store.keeper is not None:
-        return Told("The search index is being made anew; searches read the tapes meanwhile.\n")
-    filler = IndexFiller(desk.store)
+        return CommandResult("The search index is being made anew; searches read the tapes meanwhile.\n")
+    filler = Indexer(desk.store)
     try:
         await filler.fill()
     finally:
         await filler.aclose()
-    return Told(f"{shown(await desk.store.index_state())}\n")
+    return CommandResult(f"{shown(await desk.store.index_state())}\n")
 
 
 def shown(found: IndexState | None) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import os
 
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.home import WriterLock
 from bubbot.stores.sqlite_check import restore_protection
 from bubbot.tape.entry import timestamp
@@ -27,7 +27,7 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
 
 
-async def repair(made: Setup, _args: argparse.Namespace) -> int:
+async def repair(made: CommandSetup, _args: argparse.Namespace) -> int:
     """Restores them, and says which."""
     made.home.ensure()
     with WriterLock(made.home):

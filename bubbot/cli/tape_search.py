@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC
 
 from bubbot.cli.output import show, show_line
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape_names import not_of_the_system, service, tape_name
 from bubbot.errors import ConfigError
 from bubbot.tape.entry import Kind
@@ -41,7 +41,7 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-async def search(made: Setup, args: argparse.Namespace) -> int:
+async def search(made: CommandSetup, args: argparse.Namespace) -> int:
     """Prints the hits, a line each."""
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
     if strange := [kind for kind in kinds if kind not in list(Kind)]:

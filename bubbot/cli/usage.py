@@ -8,17 +8,17 @@ import json
 from typing import Any
 
 from bubbot.cli.output import escape_json, show
-from bubbot.cli.setup import Setup, setup
+from bubbot.cli.setup import CommandSetup, setup
 from bubbot.cli.tape_names import service
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
 from bubbot.texts import Texts
-from bubbot.tools.usage import Ledger, Period
+from bubbot.tools.usage import Period, UsageReporter
 from bubbot.views.budget import BUDGET_TAPE
-from bubbot.views.spending import BY, Spending
+from bubbot.views.spending import BY, SpendingReport
 from bubbot.wiring import new_id, now, open_tapes
 from bubbot.wiring_budget import ledger_of, plan_of
-from bubbot.wiring_lines import Given
+from bubbot.wiring_lines import Deps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,11 +47,11 @@ def _chat(text: str) -> str:
     return text
 
 
-async def _read(made: Setup, args: argparse.Namespace) -> str:
+async def _read(made: CommandSetup, args: argparse.Namespace) -> str:
     plan = plan_of(made.settings)
     try:
         async with open_tapes(made.home) as (store, _):
-            ledger = ledger_of(made.settings, service(store, BUDGET_TAPE), Given(now, new_id), plan)
+            ledger = ledger_of(made.settings, service(store, BUDGET_TAPE), Deps(now, new_id), plan)
             return await _told(ledger, args)
     except StoreUnavailable:
         if made.home.database.exists():
@@ -59,7 +59,7 @@ async def _read(made: Setup, args: argparse.Namespace) -> str:
         return json.dumps({"total": None}) if args.json else Texts().say("usage_none")
 
 
-async def _told(ledger: Ledger, args: argparse.Namespace) -> str:
+async def _told(ledger: UsageReporter, args: argparse.Namespace) -> str:
     period: Period = args.period
     found = await ledger.spending(period, args.chat or "")
     words = [args.by] if args.by else [word for word in BY if word != "day" or period != "day"]
@@ -71,7 +71,7 @@ async def _told(ledger: Ledger, args: argparse.Namespace) -> str:
     return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]), keep="\n")
 
 
-def _as_json(ledger: Ledger, period: Period, found: Spending, words: list[str]) -> dict[str, Any]:
+def _as_json(ledger: UsageReporter, period: Period, found: SpendingReport, words: list[str]) -> dict[str, Any]:
     return {
         "period": period,
         "since": ledger.since(period),

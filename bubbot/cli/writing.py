@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from bubbot.access import Access
+from bubbot.access import AccessService
 from bubbot.cli.output import show
-from bubbot.cli.setup import Setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.cli.tape_names import session_of
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject, decode, encode
 from bubbot.errors import ConfigError, ControlError
-from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.book import ScheduleStore
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.wiring import open_tapes
@@ -26,7 +26,7 @@ PATIENCE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class CommandContext:
     """What a writing command works on. `exclusive` keeps the turns of a session away for the time of its block;
     `access` and `schedules` are the running bot's own records of who may speak, and of jobs."""
 
@@ -34,8 +34,8 @@ class Desk:
     workspace: str
     settings: Settings
     exclusive: Callable[[str], AbstractAsyncContextManager[None]]
-    access: Access | None = None
-    schedules: ScheduleBook | None = None
+    access: AccessService | None = None
+    schedules: ScheduleStore | None = None
 
     @asynccontextmanager
     async def alone(self, tape: str, session: str = "") -> AsyncIterator[None]:
@@ -59,18 +59,18 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CommandResult:
     """What a command prints, and its exit code."""
 
     text: str
     code: int = 0
 
 
-Work: TypeAlias = Callable[[Desk, Any], Awaitable[Told]]
+Work: TypeAlias = Callable[[CommandContext, Any], Awaitable[CommandResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteCommand:
     """A command that writes: the module with its arguments, a frozen dataclass of plain values, and its function."""
 
     module: str
@@ -78,44 +78,44 @@ class Writing:
     work: str
 
 
-WRITING: Mapping[str, Writing] = {
-    "memory save": Writing("bubbot.cli.memory_change", "SaveMemory", "save"),
-    "memory forget": Writing("bubbot.cli.memory_change", "ForgetMemory", "forget"),
-    "memory restore": Writing("bubbot.cli.memory_change", "RestoreMemory", "restore"),
-    "memory import": Writing("bubbot.cli.memory_change", "ImportMemory", "take"),
-    "tape archive": Writing("bubbot.cli.tape_change", "ArchiveTape", "archive"),
-    "tape gc": Writing("bubbot.cli.tape_gc_change", "CollectTapes", "collect"),
-    "tape import": Writing("bubbot.cli.tape_change", "ImportTape", "take"),
-    "restore release": Writing("bubbot.cli.restore_change", "ReleaseHome", "release"),
-    "tape index": Writing("bubbot.cli.tape_index", "MakeIndex", "make"),
-    "schedule": Writing("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
-    "access": Writing("bubbot.cli.access_change", "ChangeAccess", "change"),
+WRITING: Mapping[str, WriteCommand] = {
+    "memory save": WriteCommand("bubbot.cli.memory_change", "SaveMemory", "save"),
+    "memory forget": WriteCommand("bubbot.cli.memory_change", "ForgetMemory", "forget"),
+    "memory restore": WriteCommand("bubbot.cli.memory_change", "RestoreMemory", "restore"),
+    "memory import": WriteCommand("bubbot.cli.memory_change", "ImportMemory", "take"),
+    "tape archive": WriteCommand("bubbot.cli.tape_change", "ArchiveTape", "archive"),
+    "tape gc": WriteCommand("bubbot.cli.tape_gc_change", "CollectTapes", "collect"),
+    "tape import": WriteCommand("bubbot.cli.tape_change", "ImportTape", "take"),
+    "restore release": WriteCommand("bubbot.cli.restore_change", "ReleaseHome", "release"),
+    "tape index": WriteCommand("bubbot.cli.tape_index", "MakeIndex", "make"),
+    "schedule": WriteCommand("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
+    "access": WriteCommand("bubbot.cli.access_change", "ChangeAccess", "change"),
 }
 """Every command that writes and ends; a module is loaded when its command is asked for."""
 
 
-async def perform(made: Setup, name: str, arguments: object, *, here: Work | None = None) -> int:
+async def perform(made: CommandSetup, name: str, arguments: object, *, here: Work | None = None) -> int:
     """Does a command of `WRITING`, prints what it says, and returns its exit code.
 
     `here`: a function to use instead in this process, where something is known already. Raises what the command
     raises, wherever it ran; `HomeLocked` where another process writes that takes no requests.
     """
 
-    async def in_this_process() -> Told:
+    async def in_this_process() -> CommandResult:
         async with open_tapes(made.home, write=True) as (store, workspace):
-            return await (here or _loaded(name)[1])(Desk(store, workspace, made.settings, _alone), arguments)
+            return await (here or _loaded(name)[1])(CommandContext(store, workspace, made.settings, _alone), arguments)
 
-    async def in_the_bot(address: str) -> Told:
+    async def in_the_bot(address: str) -> CommandResult:
         async with connected(address) as peer:
             told = await peer.request("command", {"name": name, "arguments": encode(arguments)})
-        return decode(told.get("told"), Told)
+        return decode(told.get("told"), CommandResult)
 
     told = await beside(made.home, in_this_process, in_the_bot)
     show(told.text, end="")
     return told.code
 
 
-async def answer(desk: Desk, body: JsonObject) -> JsonObject:
+async def answer(desk: CommandContext, body: JsonObject) -> JsonObject:
     """What the running bot answers to the request `command`."""
     name = body.get("name")
     if not isinstance(name, str) or name not in WRITING:

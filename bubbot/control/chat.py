@@ -11,22 +11,22 @@ from bubbot.channel import (
     Channel,
     ChannelEvent,
     CommandInfo,
-    Part,
+    MessagePart,
     Preview,
-    Previews,
-    StepEnded,
-    TextShown,
-    ToolEnded,
+    ShowsPreviews,
+    StepFinished,
+    TextStreamed,
+    ToolFinished,
     ToolStarted,
-    TurnEnded,
+    TurnFinished,
     TurnStarted,
     no_blob,
 )
 from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import Peer
+from bubbot.control.peer import ControlPeer
 from bubbot.errors import BubbotError, ControlError
 
-PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextShown, ToolStarted, ToolEnded, StepEnded, TurnEnded)
+PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
 RECEIPT_WAIT = 20.0
 """Seconds a client may take to show a part."""
 
@@ -43,9 +43,9 @@ class SentFiles:
         return await no_blob(digest) if data is None else data
 
     @contextmanager
-    def part(self, body: JsonObject) -> Iterator[Part]:
+    def part(self, body: JsonObject) -> Iterator[MessagePart]:
         """The part in what the bot sent; its file can be read within the block."""
-        part = decode(body["part"], Part)
+        part = decode(body["part"], MessagePart)
         if part.file is None or "bytes" not in body:
             yield part
             return
@@ -63,12 +63,12 @@ class ChatEnd:
     def __init__(self, session: str) -> None:
         self._session = session
         self._channel: Channel | None = None
-        self._peer: Peer | None = None
+        self._peer: ControlPeer | None = None
         self._copies: set[asyncio.Task[object]] = set()
         self.files = SentFiles()
         self.commands: tuple[CommandInfo, ...] = ()
 
-    async def opened(self, peer: Peer, channel: Channel) -> str:
+    async def opened(self, peer: ControlPeer, channel: Channel) -> str:
         """Attaches the adapter to the session of the running bot; what to tell the person first, or nothing."""
         self._peer, self._channel = peer, channel
         told = await peer.request("open", {"session": self._session})
@@ -87,7 +87,7 @@ class ChatEnd:
         """See `Receive`: the running bot makes the event durable."""
         await self._bot.request("event", {"event": encode(event)})
 
-    async def answer(self, _peer: Peer, do: str, body: JsonObject) -> JsonObject:
+    async def answer(self, _peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         """Shows a part; the answer is its receipt."""
         if do != "part" or self._channel is None:
             raise ControlError(f"this chat does not know {do!r}")
@@ -97,7 +97,7 @@ class ChatEnd:
 
     def heard(self, do: str, body: JsonObject) -> None:
         """Shows a preview, or the copy of an answer to somebody else."""
-        if do == "preview" and isinstance(self._channel, Previews):
+        if do == "preview" and isinstance(self._channel, ShowsPreviews):
             self._channel.preview(self._session, decode(body["event"], *PREVIEWS))
         elif do == "copy":
             copying = asyncio.create_task(self._copy(body))
@@ -110,7 +110,7 @@ class ChatEnd:
                 await self._channel.send(part)
 
     @property
-    def _bot(self) -> Peer:
+    def _bot(self) -> ControlPeer:
         if self._peer is None:
             raise ControlError("the chat is not open")
         return self._peer

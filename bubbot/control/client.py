@@ -13,7 +13,7 @@ from typing import TypeVar
 from bubbot.control.address import check_folder, peer_uid
 from bubbot.control.codec import JsonObject, decode_error
 from bubbot.control.lines import LINE_LIMIT, lines, read_message
-from bubbot.control.peer import GONE, PROTOCOL, Answer, Heard, Peer, ignore
+from bubbot.control.peer import GONE, PROTOCOL, Answer, ControlPeer, Heard, ignore
 from bubbot.errors import ConfigError, ControlError, HomeLocked
 from bubbot.home import Home
 
@@ -29,7 +29,7 @@ WAIT = 30.0
 T = TypeVar("T")
 
 
-class NobodyThere(Exception):
+class DaemonNotRunning(Exception):
     """No bot answers at the address: it is starting, ending, or dead."""
 
 
@@ -51,14 +51,14 @@ async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[
             try:
                 if address:
                     return await there(address)
-            except NobodyThere:
+            except DaemonNotRunning:
                 pass
             if late:
                 raise locked from None
         await asyncio.sleep(AGAIN)
 
 
-async def no_requests(_peer: Peer, do: str, _body: JsonObject) -> JsonObject:
+async def no_requests(_peer: ControlPeer, do: str, _body: JsonObject) -> JsonObject:
     """For clients that only ask."""
     raise ControlError(f"this client does not know {do!r}")
 
@@ -70,13 +70,13 @@ async def connected(
     heard: Heard = ignore,
     *,
     uid: Callable[[socket.socket], int | None] = peer_uid,
-) -> AsyncIterator[Peer]:
-    """A connection to the running bot. Raises `NobodyThere`, `ConfigError` where it is somebody else's.
+) -> AsyncIterator[ControlPeer]:
+    """A connection to the running bot. Raises `DaemonNotRunning`, `ConfigError` where it is somebody else's.
 
     Whoever waits for an answer is told by `ControlError` when the bot ends, or shows no sign of life any more.
     """
     reader, writer = await _opened(address, uid)
-    peer = Peer(reader, writer, answer, heard)
+    peer = ControlPeer(reader, writer, answer, heard)
     running, beating = asyncio.create_task(peer.run()), asyncio.create_task(_beat(peer))
     try:
         yield peer
@@ -88,7 +88,7 @@ async def connected(
         await asyncio.gather(running, beating, return_exceptions=True)
 
 
-async def until_gone(peer: Peer) -> None:
+async def until_gone(peer: ControlPeer) -> None:
     """Raises `ControlError` when the bot has ended."""
     await peer.gone.wait()
     raise ControlError(GONE)
@@ -99,7 +99,7 @@ async def _opened(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     path = Path(address)
     if not path.parent.exists():
-        raise NobodyThere(address)
+        raise DaemonNotRunning(address)
     check_folder(path.parent)
     try:
         async with asyncio.timeout(WAIT):
@@ -107,7 +107,7 @@ async def _opened(
     except PermissionError as error:
         raise ConfigError(f"the control socket {address} cannot be used ({error.strerror})") from error
     except (OSError, TimeoutError) as error:
-        raise NobodyThere(address) from error
+        raise DaemonNotRunning(address) from error
     try:
         other = uid(writer.get_extra_info("socket"))
         if other not in (None, os.getuid()):
@@ -129,14 +129,14 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, add
             await writer.drain()
             hello = await read_message(reader)
     except (OSError, TimeoutError) as error:
-        raise NobodyThere(address) from error
+        raise DaemonNotRunning(address) from error
     if hello is None:
-        raise NobodyThere(address)
+        raise DaemonNotRunning(address)
     if "error" in hello:
         raise decode_error(hello["error"])
 
 
-async def _beat(peer: Peer) -> None:
+async def _beat(peer: ControlPeer) -> None:
     """Ends the connection to a bot that shows no sign of life."""
     try:
         while not peer.gone.is_set():

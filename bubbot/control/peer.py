@@ -45,7 +45,7 @@ def ignore(_do: str, _body: JsonObject) -> None:
     """Hears nothing."""
 
 
-class Peer:
+class ControlPeer:
     """The other end of a connection, while `run` runs."""
 
     def __init__(

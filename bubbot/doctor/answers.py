@@ -15,7 +15,7 @@ from bubbot.settings import Settings
 from bubbot.stores.sqlite import open_readonly
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.views.budget import BUDGET_TAPE, Books, BooksView, MarkView
+from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
 from bubbot.wiring_health import used_models
 
 
@@ -31,10 +31,10 @@ def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[
         yield Finding("model.failing", "problem", cause, "bubbot ask hello")
 
 
-async def _books(home: Home) -> Books:
+async def _books(home: Home) -> BudgetState:
     store = await open_readonly(home.database)
     try:
         tape = TapeService(store, BUDGET_TAPE, now=never, new_id=str, session="")
-        return (await tape.read(BooksView(await tape.read(MarkView()))))[0]
+        return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
     finally:
         await store.aclose()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from bubbot import plugins
 from bubbot.access import ACCESS_TAPE
-from bubbot.channel import Channel, ChannelOptions, Closes, Introduces
+from bubbot.channel import Channel, ChannelOptions, SupportsClose, VerifiesCredentials
 from bubbot.doctor.credentials import ServiceCredentials
 from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.doctor.guard import failed
@@ -37,7 +37,7 @@ SERVERS = {"telegram": ("base_url", "https://api.telegram.org"), "discord": ("re
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ChannelProbe:
     """What is needed to ask: the home, the file that is to be edited, and what adapters are given."""
 
     home: Home
@@ -49,12 +49,12 @@ class Asking:
     handed_over: ServiceCredentials = field(default_factory=ServiceCredentials)
 
 
-def check_channels(settings: Settings, asking: Asking) -> list[Finding]:
+def check_channels(settings: Settings, asking: ChannelProbe) -> list[Finding]:
     """A finding or more for each channel; without `online` nobody is asked over a network."""
     return asyncio.run(ask(settings, asking))
 
 
-async def ask(settings: Settings, asking: Asking) -> list[Finding]:
+async def ask(settings: Settings, asking: ChannelProbe) -> list[Finding]:
     """The same inside a loop."""
     tokens: dict[object, str] = {}
     found: list[Finding] = []
@@ -93,13 +93,13 @@ def _clock(drift: Mapping[str, float]) -> Iterator[Finding]:
         yield Finding("clock.off", "warning", cause, "sudo timedatectl set-ntp true")
 
 
-def _invalid(name: str, sentence: str, asking: Asking) -> Finding:
+def _invalid(name: str, sentence: str, asking: ChannelProbe) -> Finding:
     about_token = sentence.startswith(f"[channels.{name}] token ")
     fix = command_to_set(("channels", name, "token"), asking.file) if about_token else edit(asking.file)
     return Finding("channel.invalid", "problem", sentence, fix)
 
 
-async def _listeners(name: str, common: ChannelSettings, asking: Asking) -> Iterator[Finding]:
+async def _listeners(name: str, common: ChannelSettings, asking: ChannelProbe) -> Iterator[Finding]:
     """Whether anybody can ever speak there: by the settings, by a code, or by a grant."""
     some = common.pairing or common.owners or common.admins or common.members or common.groups or common.bots
     servers = any(
@@ -132,7 +132,7 @@ async def _has_grant(name: str, home: Home) -> bool:
         await store.aclose()
 
 
-def _without(name: str, kind: str, asking: Asking) -> Iterator[Finding]:
+def _without(name: str, kind: str, asking: ChannelProbe) -> Iterator[Finding]:
     credential = f"channels.{name}.token"
     if kind in TOKENED and asking.handed_over.is_there(credential):
         cause = f"[channels.{name}] gets its token from systemd, which this command may not read; {kind} was not asked."
@@ -148,11 +148,11 @@ def _without(name: str, kind: str, asking: Asking) -> Iterator[Finding]:
 
 
 async def _one(
-    name: str, common: ChannelSettings, own: Mapping[str, Any], asking: Asking, drift: dict[str, float]
+    name: str, common: ChannelSettings, own: Mapping[str, Any], asking: ChannelProbe, drift: dict[str, float]
 ) -> list[Finding]:
     try:
         async with asyncio.timeout(asking.seconds), _made(name, common, own, asking) as channel:
-            if not asking.online or not isinstance(channel, Introduces):
+            if not asking.online or not isinstance(channel, VerifiesCredentials):
                 return [Finding("channel.ok", "ok", f"[channels.{name}] is set up; {common.kind} was not asked.")]
             me = await channel.introduce()
     except ConfigError as error:
@@ -180,14 +180,16 @@ async def _one(
 
 
 @asynccontextmanager
-async def _made(name: str, common: ChannelSettings, own: Mapping[str, Any], asking: Asking) -> AsyncIterator[Channel]:
+async def _made(
+    name: str, common: ChannelSettings, own: Mapping[str, Any], asking: ChannelProbe
+) -> AsyncIterator[Channel]:
     """The channel, never run, and closed at the end. Raises `ConfigError`."""
     options = ChannelOptions(name, asking.home.path, asking.now, asking.new_id, own, overhears=common.overhears)
     channel: Channel = plugins.load("bubbot.channels", common.kind)(options)
     try:
         yield channel
     finally:
-        if isinstance(channel, Closes):
+        if isinstance(channel, SupportsClose):
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING):
                     await channel.aclose()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bubbot.doctor.answers import check_answers
 from bubbot.doctor.backups import check_backups
-from bubbot.doctor.channels import Asking, check_channels
+from bubbot.doctor.channels import ChannelProbe, check_channels
 from bubbot.doctor.clock import check_time_service
 from bubbot.doctor.config import read_config
 from bubbot.doctor.credentials import ServiceCredentials, service_credentials
@@ -37,7 +37,7 @@ from bubbot.stores.sqlite_check import DatabaseState
 
 
 @dataclass(frozen=True, slots=True)
-class Checkup:
+class CheckupReport:
     """What was found, and the secrets that must not be in what is printed of it."""
 
     findings: tuple[Finding, ...]
@@ -57,21 +57,21 @@ def examine(
     deep: bool,
     online: bool = False,
     new_id: Callable[[], str] = str,
-) -> Checkup:
+) -> CheckupReport:
     """Runs every check that can be run; a home that cannot be used leaves out what is in it.
 
     `deep`: every hash, too; `online`: platforms are asked, for some seconds at most.
     """
-    asking = Asking(home, config or home.config, now.isoformat, new_id, online=online)
-    made = _Examination(home, config, now, deep, asking)
+    asking = ChannelProbe(home, config or home.config, now.isoformat, new_id, online=online)
+    made = _CheckContext(home, config, now, deep, asking)
     found = tuple(made.findings())
-    return Checkup(found, made.settings.secrets() if made.settings else ())
+    return CheckupReport(found, made.settings.secrets() if made.settings else ())
 
 
-class _Examination:
+class _CheckContext:
     """One run: what a check learned and a later one needs."""
 
-    def __init__(self, home: Home, config: Path | None, now: datetime, deep: bool, asking: Asking) -> None:  # noqa: FBT001
+    def __init__(self, home: Home, config: Path | None, now: datetime, deep: bool, asking: ChannelProbe) -> None:  # noqa: FBT001
         self.settings: Settings | None = None
         self._handed_over = ServiceCredentials()
         self._state: DatabaseState | None = None

@@ -14,7 +14,7 @@ from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.plan import waits_for_clock
 from bubbot.stores.sqlite import open_readonly
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import CountsView, ScheduleView, Standing
+from bubbot.views.schedule import JobState, ScheduleCheckpointView, ScheduleView
 
 
 def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
@@ -32,11 +32,11 @@ def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
         yield Finding("clock.jobs", "warning", cause, "bubbot schedule resume")
 
 
-async def _jobs(home: Home) -> list[Standing]:
+async def _jobs(home: Home) -> list[JobState]:
     store = await open_readonly(home.database)
     try:
         tape = TapeService(store, SCHEDULE_TAPE, now=never, new_id=str, session="")
-        after, counts = await tape.read(CountsView())
+        after, counts = await tape.read(ScheduleCheckpointView())
         return list((await tape.read(ScheduleView(after, counts))).jobs.values())
     finally:
         await store.aclose()

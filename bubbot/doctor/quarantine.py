@@ -12,7 +12,7 @@ from bubbot.home import Home
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.stores.sqlite import open_readonly
 from bubbot.tape.service import TapeService
-from bubbot.views.quarantine import Restored
+from bubbot.views.quarantine import RestoreFact
 
 
 def check_quarantine(home: Home) -> Iterator[Finding]:
@@ -30,7 +30,7 @@ def check_quarantine(home: Home) -> Iterator[Finding]:
         yield Finding("home.quarantine", "warning", cause, fix)
 
 
-async def _standing(home: Home) -> Restored | None:
+async def _standing(home: Home) -> RestoreFact | None:
     store = await open_readonly(home.database)
     try:
         return await Quarantine(TapeService(store, HOME_TAPE, now=never, new_id=str, session="")).standing()

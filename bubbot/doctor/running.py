@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from bubbot.control.client import NobodyThere, connected
+from bubbot.control.client import DaemonNotRunning, connected
 from bubbot.control.codec import decode
 from bubbot.doctor.finding import Finding, edit, quoted
 from bubbot.errors import BubbotError
-from bubbot.gateway.health import Snapshot
+from bubbot.gateway.health import HealthSnapshot
 from bubbot.home import Home
 
 ANSWER_SECONDS = 3.0
@@ -44,12 +44,12 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-async def _snapshot(home: Home) -> Snapshot | None:
+async def _snapshot(home: Home) -> HealthSnapshot | None:
     address = home.held_by()[1]
     if not address:
         return None
     try:
         async with asyncio.timeout(ANSWER_SECONDS), connected(address) as peer:
-            return decode((await peer.request("status", {})).get("snapshot"), Snapshot)
-    except (NobodyThere, TimeoutError, OSError, BubbotError):
+            return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
+    except (DaemonNotRunning, TimeoutError, OSError, BubbotError):
         return None

@@ -24,7 +24,7 @@ ASKED = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _UnitState:
     """One unit as systemd knows it. `control`: the command that is for its manager."""
 
     control: str
@@ -63,7 +63,7 @@ def check_service(home: Home) -> Iterator[Finding]:
     if not any(asked.values()):
         return
     units = [
-        _Unit(f"systemctl {scope}" if scope == "--user" else "sudo systemctl", known)
+        _UnitState(f"systemctl {scope}" if scope == "--user" else "sudo systemctl", known)
         for scope, answer in asked.items()
         if answer and (known := fields(answer)).get("LoadState", "not-found") not in ("not-found", "masked")
     ]
@@ -77,7 +77,7 @@ def check_service(home: Home) -> Iterator[Finding]:
             yield Finding("service.ok", "ok", f"{where} is {unit.known.get('ActiveState')}, and starts by itself.")
 
 
-def _state(unit: _Unit) -> Iterator[Finding]:
+def _state(unit: _UnitState) -> Iterator[Finding]:
     known, control = unit.known, unit.control
     if known.get("ActiveState") == "failed":
         cause = f"{UNIT} failed and is not started again by itself; journalctl -u {UNIT} says why."
@@ -90,7 +90,7 @@ def _state(unit: _Unit) -> Iterator[Finding]:
         yield Finding("service.changed", "warning", cause, f"{control} daemon-reload")
 
 
-def _setup(unit: _Unit, home: Home) -> Iterator[Finding]:
+def _setup(unit: _UnitState, home: Home) -> Iterator[Finding]:
     known, control = unit.known, unit.control
     if unit.home is not None and os.path.realpath(unit.home) != os.path.realpath(home.path):
         cause = f"{UNIT} runs the bot of the home {unit.home}, and this is {home.path}."
@@ -108,7 +108,7 @@ def _setup(unit: _Unit, home: Home) -> Iterator[Finding]:
             yield Finding("service.no_linger", "warning", cause, "loginctl enable-linger")
 
 
-def _text(unit: _Unit, home: Home) -> Iterator[Finding]:
+def _text(unit: _UnitState, home: Home) -> Iterator[Finding]:
     """Whether the file is what this program would write; one that was put there by hand as it is shipped is fine, too."""
     path, name = Path(unit.known.get("FragmentPath", "")), "bubbot-user.service" if unit.of_user else UNIT
     named = unit.home or home.path.absolute()

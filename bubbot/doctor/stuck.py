@@ -14,7 +14,7 @@ from bubbot.outbox import outbox_tape
 from bubbot.stores.sqlite import SqliteStore, open_readonly
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.views.bookkeeping import MarkView
+from bubbot.views.bookkeeping import CheckpointView
 from bubbot.views.outbox import MARK, OutboxView
 
 LATE = timedelta(hours=1)
@@ -25,7 +25,7 @@ PATIENT = outbox_tape("stdin")
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Backlog:
     """How many of something wait on a tape, and since when the oldest does."""
 
     tape: str
@@ -50,7 +50,7 @@ def check_stuck(home: Home, *, now: datetime, running: bool, pid: int | None) ->
         yield Finding("delivery.ok", "ok", f"Nothing is stuck; {waiting} messages wait to be delivered.")
 
 
-def _turns_found(turns: list[_Waiting], now: datetime, *, running: bool, pid: int | None) -> Iterator[Finding]:
+def _turns_found(turns: list[_Backlog], now: datetime, *, running: bool, pid: int | None) -> Iterator[Finding]:
     old = [one for one in turns if now - one.since > STUCK]
     what = "No bot runs; the next start records it as interrupted and takes it up."
     if running:
@@ -64,7 +64,7 @@ def _turns_found(turns: list[_Waiting], now: datetime, *, running: bool, pid: in
         yield Finding("turn.interrupted", "ok", cause)
 
 
-def _messages_found(messages: list[_Waiting], now: datetime, *, running: bool) -> Iterator[Finding]:
+def _messages_found(messages: list[_Backlog], now: datetime, *, running: bool) -> Iterator[Finding]:
     for one in messages:
         channel = one.tape.removeprefix(outbox_tape(""))
         since = f"the oldest since {one.since:%Y-%m-%d %H:%M} UTC"
@@ -77,7 +77,7 @@ def _messages_found(messages: list[_Waiting], now: datetime, *, running: bool) -
             yield Finding("delivery.stuck", "warning", cause, "bubbot run")
 
 
-async def _open(home: Home) -> tuple[list[_Waiting], list[_Waiting]]:
+async def _open(home: Home) -> tuple[list[_Backlog], list[_Backlog]]:
     store = await open_readonly(home.database)
     try:
         turns = [one for one in await _turns(store) if one is not None]
@@ -90,23 +90,23 @@ async def _open(home: Home) -> tuple[list[_Waiting], list[_Waiting]]:
     return turns, messages
 
 
-async def _turns(store: SqliteStore) -> list[_Waiting | None]:
+async def _turns(store: SqliteStore) -> list[_Backlog | None]:
     """Each open fork is a turn; it began when its first entry was staged."""
-    found: list[_Waiting | None] = []
+    found: list[_Backlog | None] = []
     for fork in await store.forks():
         dates = [entry.date for batch in fork.staged for entry in batch.entries if entry.date]
         if not dates:
             (newest,) = await store.fetch([TapeQuery(fork.tape, newest=True, limit=1)])
             dates = [entry.date for entry in newest]
-        found.append(_Waiting(fork.tape, 1, datetime.fromisoformat(min(dates))) if any(dates) else None)
+        found.append(_Backlog(fork.tape, 1, datetime.fromisoformat(min(dates))) if any(dates) else None)
     return found
 
 
-async def _messages(store: SqliteStore, tape: str) -> _Waiting | None:
+async def _messages(store: SqliteStore, tape: str) -> _Backlog | None:
     service = TapeService(store, tape, now=never, new_id=str, session="")
-    found = await service.read(OutboxView(await service.read(MarkView(MARK))))
+    found = await service.read(OutboxView(await service.read(CheckpointView(MARK))))
     dates = [datetime.fromisoformat(one.date) for one in found if one.date]
-    return _Waiting(tape, len(found), min(dates)) if dates else None
+    return _Backlog(tape, len(found), min(dates)) if dates else None
 
 
 def never() -> datetime:

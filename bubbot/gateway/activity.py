@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from bubbot.channel import Preview, StepEnded, TextShown, ToolEnded, ToolStarted, TurnEnded, TurnStarted
+from bubbot.channel import Preview, StepFinished, TextStreamed, ToolFinished, ToolStarted, TurnFinished, TurnStarted
 from bubbot.runtime.preview import Show
 
 Monotonic: TypeAlias = Callable[[], float]
@@ -16,7 +16,7 @@ a scheduled turn is not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class TurnActivity:
     """What a turn does: asks a model, writes down its answer, or runs the tool with this name. `since`: when it began,
     by the monotonic clock; None where that was not shown."""
 
@@ -25,13 +25,13 @@ class Doing:
     since: float | None = None
 
 
-class Activity:
+class ActivityTracker:
     """A `Show` that keeps in mind what it hands on."""
 
     def __init__(self, show: Show, clock: Monotonic) -> None:
         self.show = show
         self._clock = clock
-        self._turns: dict[str, Doing] = {}
+        self._turns: dict[str, TurnActivity] = {}
         self.ended: Ended = lambda _session, _status, _seconds: None
         """Told of each turn that has ended."""
 
@@ -40,25 +40,25 @@ class Activity:
         self.show(session, event)
         match event:
             case TurnStarted():
-                self._turns[session] = Doing(since=self._clock())
-            case TurnEnded(status):
-                doing = self._turns.pop(session, Doing())
+                self._turns[session] = TurnActivity(since=self._clock())
+            case TurnFinished(status):
+                doing = self._turns.pop(session, TurnActivity())
                 self.ended(session, status, None if doing.since is None else self._clock() - doing.since)
-            case TextShown():
-                self._now(session, Doing("writing"))
+            case TextStreamed():
+                self._now(session, TurnActivity("writing"))
             case ToolStarted(name):
-                self._now(session, Doing("tool", name))
-            case ToolEnded() | StepEnded():
-                self._now(session, Doing("asking"))
+                self._now(session, TurnActivity("tool", name))
+            case ToolFinished() | StepFinished():
+                self._now(session, TurnActivity("asking"))
 
-    def of(self, session: str) -> tuple[Doing, float | None] | None:
+    def of(self, session: str) -> tuple[TurnActivity, float | None] | None:
         """What a session's turn does, and for how many seconds it has been under way; None where none shows anything."""
         doing = self._turns.get(session)
         if doing is None:
             return None
         return doing, None if doing.since is None else self._clock() - doing.since
 
-    def _now(self, session: str, doing: Doing) -> None:
+    def _now(self, session: str, doing: TurnActivity) -> None:
         before = self._turns.get(session, doing)
         if (before.what, before.tool) != (doing.what, doing.tool):  # an answer comes in many pieces
             doing = replace(doing, since=before.since)

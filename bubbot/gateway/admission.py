@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bubbot.access import Listed, higher
+from bubbot.access import ListedPeople, higher
 from bubbot.channel import Inbound, Role, Sender
 from bubbot.identity import is_id
 from bubbot.tape.query import fold_text
@@ -23,7 +23,7 @@ MARKS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class SpaceRules:
     """What an operator decides about a space, such as a Discord server: it counts there and nowhere else.
 
     `open`: everybody there may speak, as a member. `roles` and `admin_roles`: the platform's own roles whose people are
@@ -48,7 +48,7 @@ class Space:
         return Role.MEMBER if self.open or sender.id in self.members or held & self.roles else Role.STRANGER
 
 
-_NO_SPACE = Space()
+_NO_SPACE = SpaceRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,56 +70,56 @@ class AdmissionSettings:
     called: tuple[str, ...] = ()
     pairing: bool = True
     bots: frozenset[str] = frozenset()
-    spaces: Mapping[str, Space] = field(default_factory=dict)
+    spaces: Mapping[str, SpaceRules] = field(default_factory=dict)
     bot_depth: int = 3
     bot_rate: int = 6
 
     @property
-    def listed(self) -> Listed:
-        """The people, as `Access` takes them."""
-        return Listed(self.owners, self.admins, self.members)
+    def listed(self) -> ListedPeople:
+        """The people, as `AccessService` takes them."""
+        return ListedPeople(self.owners, self.admins, self.members)
 
 
 @dataclass(frozen=True, slots=True)
-class Speak:
+class Respond:
     """A turn, in this role."""
 
     role: Role
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class OfferPairing:
     """A stranger in a direct chat: a pairing code, where there is one to give, and no turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class RecordOnly:
     """Recorded without a turn. `role` is that of the sender."""
 
     role: Role
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class Ignore:
     """Nothing: no turn, no record, no answer. `reason` is a word for the log."""
 
     reason: str
 
 
-Decision: TypeAlias = Speak | Pair | Listen | Silence
+Decision: TypeAlias = Respond | OfferPairing | RecordOnly | Ignore
 RoleOf: TypeAlias = Callable[[str, str], Role]
-"""The role by channel and numeric id: `Access.role`."""
+"""The role by channel and numeric id: `AccessService.role`."""
 
 
 @dataclass
-class _Bots:
+class _BotTraffic:
     """What bots did in a chat: turns since a person last spoke, and when turns were, newest last."""
 
     depth: int = 0
     turns: deque[float] = field(default_factory=deque)
 
 
-class Admission:
+class AdmissionPolicy:
     """Decides for one channel. `monotonic` gives seconds; `where` says which chat a chat is now.
 
     Deciding is pure but for the loop guard, which counts the turns that bots cause, and for albums, whose first message
@@ -133,22 +133,22 @@ class Admission:
         self._names = _folded(settings.called)
         self._names_of = {space: _folded(one.called) for space, one in settings.spaces.items() if one.called}
         self.where: Callable[[str], str] = lambda chat: chat
-        self._bots: OrderedDict[str, _Bots] = OrderedDict()
+        self._bots: OrderedDict[str, _BotTraffic] = OrderedDict()
         self._albums: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def decide(self, inbound: Inbound) -> Decision:
         """What becomes of a message."""
         if not is_id(inbound.sender.id):
-            return Silence("no numeric id")
+            return Ignore("no numeric id")
         if self._is_listed(inbound.chat, self._space(inbound).ignored):
-            return Silence("ignored")
+            return Ignore("ignored")
         if inbound.sender.bot:
             return self._of_bot(inbound)
         role = self._role(inbound)
         if role is Role.STRANGER:
-            return Pair() if inbound.direct and self._settings.pairing else Silence("stranger")
+            return OfferPairing() if inbound.direct and self._settings.pairing else Ignore("stranger")
         self._person_spoke(inbound.chat)
-        return Speak(role) if self._is_meant(inbound) else self._unaddressed(inbound, role)
+        return Respond(role) if self._is_meant(inbound) else self._unaddressed(inbound, role)
 
     def role(self, inbound: Inbound) -> Role:
         """The role in which a message is spoken, whether or not it is for the bot; `stranger`: it may not speak.
@@ -169,7 +169,7 @@ class Admission:
         role = higher(role, self._space(inbound).role(inbound.sender))
         return higher(role, Role.MEMBER) if self._is_listed(inbound.chat, self._settings.groups) else role
 
-    def _space(self, inbound: Inbound) -> Space:
+    def _space(self, inbound: Inbound) -> SpaceRules:
         return self._settings.spaces.get(inbound.space, _NO_SPACE)
 
     def _is_meant(self, inbound: Inbound) -> bool:
@@ -199,15 +199,15 @@ class Admission:
 
     def _unaddressed(self, inbound: Inbound, role: Role) -> Decision:
         listens = self._is_listed(inbound.chat, self._settings.listen | self._space(inbound).listen)
-        return Listen(role) if listens else Silence("not addressed")
+        return RecordOnly(role) if listens else Ignore("not addressed")
 
     def _of_bot(self, inbound: Inbound) -> Decision:
         """A bot that is listed speaks as a member, whatever else it was granted: nobody answers for what it says."""
         if inbound.sender.id not in self._settings.bots:
-            return Silence("bot")
+            return Ignore("bot")
         if not self._is_meant(inbound):
             return self._unaddressed(inbound, Role.MEMBER)
-        return Speak(Role.MEMBER) if self._bot_may_cause_turn(inbound.chat) else Silence("loop")
+        return Respond(Role.MEMBER) if self._bot_may_cause_turn(inbound.chat) else Ignore("loop")
 
     def _person_spoke(self, chat: str) -> None:
         if chat in self._bots:
@@ -215,7 +215,7 @@ class Admission:
 
     def _bot_may_cause_turn(self, chat: str) -> bool:
         now = self._monotonic()
-        seen = self._bots.setdefault(chat, _Bots())
+        seen = self._bots.setdefault(chat, _BotTraffic())
         self._bots.move_to_end(chat)
         while len(self._bots) > CHATS_WATCHED:
             self._bots.popitem(last=False)

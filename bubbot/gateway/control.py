@@ -15,7 +15,7 @@ from typing import TypeAlias
 from bubbot.control.address import check_folder, peer_uid
 from bubbot.control.codec import JsonObject, encode_error
 from bubbot.control.lines import LINE_LIMIT, lines, read_message
-from bubbot.control.peer import PROTOCOL, Peer
+from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ HELLO = 5.0
 CLIENTS = 200
 """Connections at once."""
 
-Handler: TypeAlias = Callable[[Peer, JsonObject], Awaitable[JsonObject]]
+Handler: TypeAlias = Callable[[ControlPeer, JsonObject], Awaitable[JsonObject]]
 """Answers one kind of request; a `BubbotError` becomes the answer."""
 
 
@@ -35,7 +35,7 @@ class ControlServer:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        left: Callable[[Peer], None] = lambda _peer: None,
+        left: Callable[[ControlPeer], None] = lambda _peer: None,
         *,
         uid: Callable[[socket.socket], int | None] = peer_uid,
     ) -> None:
@@ -74,7 +74,7 @@ class ControlServer:
         if task is None:
             return
         self._clients.add(task)
-        peer = Peer(reader, writer, self._answer)
+        peer = ControlPeer(reader, writer, self._answer)
         try:
             if await self._greeted(reader, writer):
                 await peer.run()
@@ -114,7 +114,7 @@ class ControlServer:
             log.warning("a control client was turned away: %s", refusal, extra={"action": "control.refused"})
         return refusal is None
 
-    async def _answer(self, peer: Peer, do: str, body: JsonObject) -> JsonObject:
+    async def _answer(self, peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         if self._stopping:
             raise ControlError("the bot is ending; try again when it is gone or back")
         handler = self._handlers.get(do)

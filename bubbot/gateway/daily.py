@@ -19,7 +19,7 @@ LONGEST = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DeploymentHead:
     """The deployment head, over how many entries, and the bytes of the database."""
 
     head: str
@@ -28,10 +28,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class DailyLine:
+class DailyDigest:
     """Logs the deployment head at once and after each midnight of the zone, until it is cancelled."""
 
-    read: Callable[[], Awaitable[Standing]]
+    read: Callable[[], Awaitable[DeploymentHead]]
     zone: ZoneInfo
     now: Clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

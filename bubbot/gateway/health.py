@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from bubbot.budget import COST, TOKENS, Plan
+from bubbot.budget import COST, TOKENS, BudgetLimits
 from bubbot.errors import ScheduleRefused
-from bubbot.log import Remembered
+from bubbot.log import LoggedWarning
 from bubbot.model import NANO
-from bubbot.runtime.app import Load
+from bubbot.runtime.app import RuntimeLoad
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.plan import next_times
 from bubbot.tape.handle import Clock
-from bubbot.views.budget import BOT, NOTHING, FailingModel, Key, Spent
-from bubbot.views.outbox import Intent
-from bubbot.views.schedule import Schedule
+from bubbot.views.budget import BOT, NOTHING, FailingModel, SpentTotal, TotalKey
+from bubbot.views.outbox import OutboxMessage
+from bubbot.views.schedule import ScheduleState
 
 State = Literal["", "running", "refused", "ended"]
 """What became of a channel; empty before it was begun with."""
@@ -29,7 +29,7 @@ NEAR = 5
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """A configured channel. `state` is empty before it was begun with; `ready`, `heard` and `note`: see `Health`. Of a
+    """A configured channel. `state` is empty before it was begun with; `ready`, `heard` and `note`: see `ChannelHealth`. Of a
     channel that does not report, running is ready."""
 
     name: str
@@ -45,7 +45,7 @@ class ChannelState:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingDeliveries:
     """What has not been delivered on a channel: how many messages, and when the oldest was merged, ISO 8601."""
 
     channel: str
@@ -54,7 +54,7 @@ class Owed:
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class NextFiring:
     """When a job comes next."""
 
     job: str
@@ -64,7 +64,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class BudgetUsage:
     """What of a budget was spent in a day or month: `measure` is `cost`, in the currency of `[budget]`, or `tokens`;
     `most` is None where nothing limits it."""
 
@@ -82,7 +82,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTrouble:
+class ModelOutage:
     """A model that does not answer: since when and when it was asked last (ISO 8601), the kind of the error, and the
     status of HTTP that its provider sent."""
 
@@ -94,7 +94,7 @@ class ModelTrouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class DatabaseStatus:
     """Sizes in bytes; `free` is what the disk of the home has left; `entries` over all tapes."""
 
     entries: int
@@ -104,7 +104,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class BackupStatus:
     """A backup: its name, and when it was made, ISO 8601."""
 
     name: str
@@ -112,7 +112,7 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class HealthSnapshot:
     """How the bot is at `at`, ISO 8601 in UTC as all times here. `pid` is None where no bot runs: then there are no
     channels and no errors, and `load` counts the messages that nobody has answered. `backup` is the newest;
     `quarantine` that of which the home was made, while nothing is sent to anybody outside; `failing` the models that
@@ -126,17 +126,17 @@ class Snapshot:
     pid: int | None = None
     began: str = ""
     channels: tuple[ChannelState, ...] = ()
-    load: Load = Load()  # noqa: RUF009 - frozen
-    owed: tuple[Owed, ...] = ()
-    firings: tuple[Firing, ...] = ()
-    budget: tuple[Used, ...] = ()
-    database: Database | None = None
-    backup: Backup | None = None
+    load: RuntimeLoad = RuntimeLoad()  # noqa: RUF009 - frozen
+    owed: tuple[PendingDeliveries, ...] = ()
+    firings: tuple[NextFiring, ...] = ()
+    budget: tuple[BudgetUsage, ...] = ()
+    database: DatabaseStatus | None = None
+    backup: BackupStatus | None = None
     warnings: int = 0
     errors: int = 0
-    newest: tuple[Remembered, ...] = ()
-    quarantine: Backup | None = None
-    failing: tuple[ModelTrouble, ...] = ()
+    newest: tuple[LoggedWarning, ...] = ()
+    quarantine: BackupStatus | None = None
+    failing: tuple[ModelOutage, ...] = ()
     full: bool = False
     """Whether the bot waits for room on the disk of its database: nothing is accepted, acknowledged or sent."""
 
@@ -148,42 +148,44 @@ class Snapshot:
         return hears and not self.failing and not self.full
 
 
-def owed_by(channel: str, intents: Iterable[Intent]) -> Owed:
+def owed_by(channel: str, intents: Iterable[OutboxMessage]) -> PendingDeliveries:
     """What a channel's open intents amount to."""
     dates = [one.date for one in intents if one.parts]
-    return Owed(channel, len(dates), min(dates, default=""))
+    return PendingDeliveries(channel, len(dates), min(dates, default=""))
 
 
-def failing_models(failing: Mapping[str, FailingModel], used: Collection[str], at: str) -> tuple[ModelTrouble, ...]:
+def failing_models(failing: Mapping[str, FailingModel], used: Collection[str], at: str) -> tuple[ModelOutage, ...]:
     """Return the models that do not answer, as far as that still matters at `at`.
 
     A model that no setting names (`used`) any more counts for a day after it was asked last: somebody may have left it.
     """
     day_ago = (datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC)
     return tuple(
-        ModelTrouble(*one)
+        ModelOutage(*one)
         for name, one in sorted(failing.items())
         if name in used or datetime.fromisoformat(one.newest) > day_ago
     )
 
 
-def next_firings(state: Schedule, now: Clock) -> tuple[Firing, ...]:
+def next_firings(state: ScheduleState, now: Clock) -> tuple[NextFiring, ...]:
     """The next firings of all jobs, the soonest first."""
-    found: list[Firing] = []
+    found: list[NextFiring] = []
     for standing in state.jobs.values():
         try:
             times = next_times(standing, now(), 1)
         except ScheduleRefused:  # written by a newer version; the job itself says so
             continue
         job = standing.job
-        found += [Firing(job.id, job.name, job.session, instant_text(one)) for one in times]
+        found += [NextFiring(job.id, job.name, job.session, instant_text(one)) for one in times]
     return tuple(sorted(found, key=lambda one: one.at)[:FIRINGS])
 
 
-def used_of(spent: Mapping[Key, Spent], plan: Plan, today: str, dollar: float = 1.0) -> tuple[Used, ...]:
+def used_of(
+    spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, today: str, dollar: float = 1.0
+) -> tuple[BudgetUsage, ...]:
     """What the whole bot has spent today and this month, and the budgets of others that are nearly used up. `dollar`:
     what a US dollar is in the currency of `[budget]`."""
-    whole = [one for period in (today, today[:7]) for one in _used(spent, plan, Key(BOT, "", period), dollar)]
+    whole = [one for period in (today, today[:7]) for one in _used(spent, plan, TotalKey(BOT, "", period), dollar)]
     others = [
         one
         for key in spent
@@ -195,14 +197,16 @@ def used_of(spent: Mapping[Key, Spent], plan: Plan, today: str, dollar: float = 
     return (*whole, *near[:NEAR])
 
 
-def _used(spent: Mapping[Key, Spent], plan: Plan, key: Key, dollar: float) -> Iterator[Used]:
+def _used(
+    spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, key: TotalKey, dollar: float
+) -> Iterator[BudgetUsage]:
     total, limit = spent.get(key, NOTHING), plan.limit(key.scope, key.name)
     for measure, used, unit in ((COST, total.nano / NANO, dollar), (TOKENS, float(total.tokens), 1.0)):
         most = limit.of(key.period, measure) if limit else None
-        yield Used(*key, measure, used * unit, None if most is None else float(most * unit))
+        yield BudgetUsage(*key, measure, used * unit, None if most is None else float(most * unit))
 
 
-def as_json(snapshot: Snapshot) -> dict[str, Any]:
+def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
     """The object that programs read; what is not known is left out."""
     found = {name: value for name, value in asdict(snapshot).items() if value not in (None, "")}
     return {"running": snapshot.pid is not None, "healthy": snapshot.healthy, **found}

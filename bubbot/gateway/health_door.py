@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
-from bubbot.gateway.health import Backup, ChannelState, ModelTrouble, Snapshot
+from bubbot.gateway.health import BackupStatus, ChannelState, HealthSnapshot, ModelOutage
 from bubbot.gateway.health_words import why_failing
 from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.metrics import Metrics
@@ -37,20 +37,20 @@ class HealthAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HealthProbe:
     """What the door asks of the bot that runs just now: another one may have taken the place of the first."""
 
     channels: Callable[[], Sequence[ChannelState]]
-    quarantine: Callable[[], Backup | None]
-    snapshot: Callable[[], Awaitable[Snapshot]]
+    quarantine: Callable[[], BackupStatus | None]
+    snapshot: Callable[[], Awaitable[HealthSnapshot]]
     commits: Callable[[], int]
-    failing: Callable[[], Sequence[ModelTrouble]] = tuple
+    failing: Callable[[], Sequence[ModelOutage]] = tuple
     full: Callable[[], bool] = bool
 
 
 @asynccontextmanager
 async def health_door(
-    address: HealthAddress, asked: Asked, metrics: Metrics, limits: HttpLimits = LIMITS
+    address: HealthAddress, asked: HealthProbe, metrics: Metrics, limits: HttpLimits = LIMITS
 ) -> AsyncIterator[int]:
     """Answers until the block ends; gives the port. Raises `ConfigError` where the address cannot be used."""
     connections = HttpConnections(limits)
@@ -86,7 +86,7 @@ async def _live(_request: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _ready(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _ready(asked: HealthProbe) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def ready(_request: web.Request) -> web.Response:
         deaf = {
             one.name: {"state": one.state or "begins", "note": one.note} for one in asked.channels() if not one.fine
@@ -107,7 +107,7 @@ def _ready(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
     return ready
 
 
-def _metrics(asked: Asked, metrics: Metrics) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _metrics(asked: HealthProbe, metrics: Metrics) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def told(_request: web.Request) -> web.Response:
         try:
             found = await asked.snapshot()

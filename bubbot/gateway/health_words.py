@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 from bubbot.budget import TOKENS
 from bubbot.channel import Role
 from bubbot.errors import (
-    ModelAnsweredNothing,
+    ModelEmptyAnswer,
     ModelKeyMissing,
     ModelRateLimited,
     ModelRefused,
     ModelUnavailable,
     ModelUnconfigured,
 )
-from bubbot.gateway.activity import Doing
-from bubbot.gateway.health import ChannelState, ModelTrouble, Snapshot, Used
+from bubbot.gateway.activity import TurnActivity
+from bubbot.gateway.health import BudgetUsage, ChannelState, HealthSnapshot, ModelOutage
 from bubbot.schedule.words import length_words
 from bubbot.tape.query import moment
 from bubbot.texts import Texts
@@ -27,7 +27,7 @@ UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StatusRow:
     """What one label stands for, in lines."""
 
     label: str
@@ -35,21 +35,21 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class HealthTeller:
+class HealthFormatter:
     """Puts a snapshot into words."""
 
     texts: Texts
-    snapshot: Snapshot
+    snapshot: HealthSnapshot
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StatusRow]:
         """Everything, for whoever runs the bot."""
         say, one = self.texts.say, self.snapshot
         yield from self._bot()
-        yield Row(say("st_home"), (one.home,))
+        yield StatusRow(say("st_home"), (one.home,))
         yield from self._standing()
         yield from self._private()
         name = say("st_backup_is", name=one.backup.name, at=self.when(one.backup.at)) if one.backup else say("st_none")
-        yield Row(say("st_backup"), (name,))
+        yield StatusRow(say("st_backup"), (name,))
         if one.pid is not None:
             yield from self._log(newest=len(one.newest))
 
@@ -88,40 +88,40 @@ class HealthTeller:
             return say("channel_ready", name=one.name, heard=heard)
         return say("channel_down", name=one.name, note=one.note or "?", heard=heard)
 
-    def _bot(self) -> Iterator[Row]:
+    def _bot(self) -> Iterator[StatusRow]:
         say, one = self.texts.say, self.snapshot
         if one.pid is not None:
             told = say("st_bot_is", version=one.version, pid=one.pid, since=self.when(one.began))
-            yield Row(say("st_bot"), (told,))
+            yield StatusRow(say("st_bot"), (told,))
         if one.quarantine:
             told = say("st_quarantine_is", name=one.quarantine.name, at=self.when(one.quarantine.at))
-            yield Row(say("st_quarantine"), (told,))
+            yield StatusRow(say("st_quarantine"), (told,))
         if one.full:
-            yield Row(say("st_disk"), (say("st_disk_full"),))
+            yield StatusRow(say("st_disk"), (say("st_disk_full"),))
         if one.failing:
-            yield Row(say("st_models"), tuple(map(self._failing, one.failing)))
+            yield StatusRow(say("st_models"), tuple(map(self._failing, one.failing)))
 
-    def _failing(self, one: ModelTrouble) -> str:
+    def _failing(self, one: ModelOutage) -> str:
         since, newest = self.when(one.since), self.when(one.newest)
         return self.texts.say(
             "st_failing_is", name=one.name, since=since, why=why_failing(self.texts, one), newest=newest
         )
 
-    def _standing(self) -> Iterator[Row]:
+    def _standing(self) -> Iterator[StatusRow]:
         say, one, none = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
         load = one.load
         if one.pid is not None:
-            yield Row(say("st_channels"), tuple(self.channel(each) for each in one.channels) or none)
+            yield StatusRow(say("st_channels"), tuple(self.channel(each) for each in one.channels) or none)
             work = say("st_work_is", running=load.running, waiting=load.waiting, sessions=load.sessions)
         else:
             work = say("st_unanswered", waiting=load.waiting)
-        yield Row(say("st_work"), (work,))
+        yield StatusRow(say("st_work"), (work,))
         owed = [
             say("st_owed_is", channel=each.channel, count=each.count, oldest=self.when(each.oldest))
             for each in one.owed
             if each.count
         ]
-        yield Row(say("st_owed"), tuple(owed) or none)
+        yield StatusRow(say("st_owed"), tuple(owed) or none)
         found = one.database
         told = say("st_no_database")
         if found is not None:
@@ -133,17 +133,17 @@ class HealthTeller:
                 wal=sizes["wal"],
                 free=sizes["free"],
             )
-        yield Row(say("st_database"), (told,))
+        yield StatusRow(say("st_database"), (told,))
 
-    def _private(self) -> Iterator[Row]:
+    def _private(self) -> Iterator[StatusRow]:
         say, one, none = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
         firings = [
             say("st_next_is", job=each.name or each.job[:8], session=each.session, at=self.when(each.at))
             for each in one.firings
         ]
-        yield Row(say("st_next"), tuple(firings) or none)
+        yield StatusRow(say("st_next"), tuple(firings) or none)
         if one.budget:
-            yield Row(say("st_budget"), tuple(self._budget()))
+            yield StatusRow(say("st_budget"), tuple(self._budget()))
 
     def _budget(self) -> Iterator[str]:
         """A line for each budget and period: what was spent in money and in tokens."""
@@ -157,28 +157,28 @@ class HealthTeller:
             whose, period = whose_budget(self.texts, scope, name), say("st_month") if monthly else say("st_today")
             yield say("st_budget_is", whose=whose, period=period, amounts=say("st_and").join(amounts))
 
-    def _amount(self, one: Used, value: float) -> str:
+    def _amount(self, one: BudgetUsage, value: float) -> str:
         if one.measure == TOKENS:
             return self.texts.say("usage_tokens", tokens=f"{value:,.0f}")
         shown = f"{value:,.2f}" if value >= 1 or not value else f"{value:.6f}".rstrip("0")
         whole, _, decimals = shown.partition(".")
         return self.texts.say("usage_cost", amount=f"{whole}.{decimals:0<2}", currency=self.snapshot.currency)
 
-    def _log(self, *, newest: int) -> Iterator[Row]:
+    def _log(self, *, newest: int) -> Iterator[StatusRow]:
         say, one = self.texts.say, self.snapshot
         lines = [say("st_log_is", errors=one.errors, warnings=one.warnings)]
         for each in reversed(one.newest[len(one.newest) - newest :] if newest else ()):
             at = self.when(each.time)
             lines.append(say("st_log_line", at=at, level=each.level, action=each.action, message=each.message))
-        yield Row(say("st_log"), tuple(lines))
+        yield StatusRow(say("st_log"), tuple(lines))
 
-    def _told(self, row: Row) -> list[str]:
+    def _told(self, row: StatusRow) -> list[str]:
         return [self.texts.say("st_line", label=row.label, text=line) for line in row.lines]
 
 
-def doing_words(texts: Texts, found: tuple[Doing, float | None] | None) -> str:
+def doing_words(texts: Texts, found: tuple[TurnActivity, float | None] | None) -> str:
     """What a turn is doing, and for how long it has been under way."""
-    doing, seconds = found or (Doing(), None)
+    doing, seconds = found or (TurnActivity(), None)
     match doing.what:
         case "tool":
             told = texts.say("doing_tool", tool=doing.tool)
@@ -189,7 +189,7 @@ def doing_words(texts: Texts, found: tuple[Doing, float | None] | None) -> str:
     return told if seconds is None else texts.say("doing_since", doing=told, length=length_words(int(seconds), texts))
 
 
-def why_failing(texts: Texts, one: ModelTrouble) -> str:
+def why_failing(texts: Texts, one: ModelOutage) -> str:
     """Say why a model does not answer: our own words, for a provider's may repeat what somebody wrote."""
     match one.kind, one.status:
         case ModelUnconfigured.kind, _:
@@ -206,7 +206,7 @@ def why_failing(texts: Texts, one: ModelTrouble) -> str:
             return texts.say("failing_refused_status", status=status)
         case ModelRateLimited.kind, _:
             return texts.say("failing_rate")
-        case ModelAnsweredNothing.kind, _:
+        case ModelEmptyAnswer.kind, _:
             return texts.say("failing_empty")
         case ModelUnavailable.kind, int(status):
             return texts.say("failing_status", status=status)

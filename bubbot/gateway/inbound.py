@@ -9,36 +9,36 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from bubbot.access import Access
+from bubbot.access import AccessService
 from bubbot.channel import (
     ChannelEvent,
+    ChatMigration,
     Deletion,
     Edit,
     Inbound,
-    Moved,
     Outbound,
     Reaction,
     Role,
     Sender,
-    Stop,
-    Unparsed,
+    StopRequest,
+    UnparsedUpdate,
 )
-from bubbot.gateway.activity import Activity
-from bubbot.gateway.admission import Admission, Decision, Listen, Pair, Silence, Speak
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
 from bubbot.gateway.health_words import doing_words, size_words
 from bubbot.gateway.limits import Limit, PersonLimiter
-from bubbot.gateway.moves import Moves
+from bubbot.gateway.moves import ChatMigrations
 from bubbot.inbox import Inbox, done
 from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.link import ChannelLink
-from bubbot.runtime.report import Report, no_report
+from bubbot.runtime.link import SessionChannel
+from bubbot.runtime.report import HealthReport, no_report
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.supervise import whole
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
-from bubbot.turn import Accepted, Changed, TurnResult
-from bubbot.views.outbox import Intent
+from bubbot.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.views.outbox import OutboxMessage
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +48,11 @@ STOP = ",stop"
 
 
 Given = TypeVar("Given")
-Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | Stop)
+Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
-class GateRules:
+class GatePolicy:
     """What a channel's gate goes by. Without `admission` whoever can write here is the owner.
 
     `room`: inbounds that may wait before the channel is made to wait, None for no limit; what waits is durable.
@@ -60,13 +60,13 @@ class GateRules:
     each person may send.
     """
 
-    admission: Admission | None = None
-    access: Access | None = None
+    admission: AdmissionPolicy | None = None
+    access: AccessService | None = None
     room: int | None = QUEUE_LIMIT
-    moves: Moves = field(default_factory=Moves)
+    moves: ChatMigrations = field(default_factory=ChatMigrations)
     texts: Texts = Texts()  # noqa: RUF009 - frozen
-    activity: Activity | None = None
-    report: Report = no_report
+    activity: ActivityTracker | None = None
+    report: HealthReport = no_report
     limiter: PersonLimiter | None = None
 
 
@@ -75,16 +75,16 @@ class InboundGate:
 
     def __init__(
         self,
-        link: ChannelLink,
+        link: SessionChannel,
         inbox: Inbox,
         outbox: Outbox,
         runtime: AppRuntime,
         *,
         tell: Callable[[Outbound], Awaitable[None]],
-        deliver: Callable[[Intent], Awaitable[None]],
-        rules: GateRules | None = None,
+        deliver: Callable[[OutboxMessage], Awaitable[None]],
+        rules: GatePolicy | None = None,
     ) -> None:
-        self._rules = rules or GateRules()
+        self._rules = rules or GatePolicy()
         self._texts = self._rules.texts
         self._link = link
         self._inbox = inbox
@@ -98,9 +98,9 @@ class InboundGate:
     async def receive(self, event: ChannelEvent) -> bool | None:
         """Returns when the event is durable, or is nothing to keep; whether something will be said (see `Receive`)."""
         match event:
-            case Stop():
+            case StopRequest():
                 self._runtime.stop(self._homed(event).session)
-            case Unparsed():
+            case UnparsedUpdate():
                 kept = self._kept_of(event)
                 if kept is None:
                     return None
@@ -114,7 +114,7 @@ class InboundGate:
                         event.reason,
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
-            case Moved():
+            case ChatMigration():
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)
             case Inbound():
@@ -133,11 +133,11 @@ class InboundGate:
         # Half of it would leave something durable that nobody goes on with, and its repeat would count as known.
         return await whole(self._accept(inbound, also))
 
-    def resume(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
+    def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queues an inbound that an earlier process accepted."""
         return self._runtime.submit(accepted)
 
-    def resume_change(self, changed: Changed) -> None:
+    def resume_change(self, changed: TapeChange) -> None:
         """Queues a change that an earlier process noted."""
         self._runtime.change(changed)
 
@@ -163,15 +163,15 @@ class InboundGate:
 
     async def _said(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):
-            case Silence():
+            case Ignore():
                 return False  # without a trace: what strangers say, and what is not for the bot, is nobody's business
-            case Pair():
+            case OfferPairing():
                 return await self._pair(inbound)
-            case Listen():
+            case RecordOnly():
                 if self._exceeded(inbound) is None:
                     await whole(self._note(self._without_excess(inbound)))
                 return None
-            case Speak():
+            case Respond():
                 if (limit := self._exceeded(inbound)) is not None:
                     return await self._skip(inbound, limit)
                 taken = self._without_excess(inbound)
@@ -227,7 +227,7 @@ class InboundGate:
         return await self.accept(inbound) is not None
 
     def _decide(self, inbound: Inbound) -> Decision:
-        return self._rules.admission.decide(inbound) if self._rules.admission else Speak(Role.OWNER)
+        return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
         """Give a stranger a code, if one may be given; what was said is not kept, and without a code nothing is."""
@@ -255,7 +255,7 @@ class InboundGate:
         if known and (isinstance(event, Deletion) or self._exceeded(event) is None):
             await whole(self._note(event))
 
-    def _kept_of(self, event: Unparsed) -> Unparsed | None:
+    def _kept_of(self, event: UnparsedUpdate) -> UnparsedUpdate | None:
         """What is kept of something that cannot be read: all of it if its sender may speak, nothing of a stranger's, and
         if nobody can say who sent it, why it could not be read and how long it was."""
         admission = self._rules.admission
@@ -307,7 +307,7 @@ class InboundGate:
         self._told_dropped.add(inbound.session)
         return await self._settle(accepted, "dropped", text)
 
-    async def _settle(self, accepted: Accepted, outcome: str, text: str) -> bool | None:
+    async def _settle(self, accepted: AcceptedInbound, outcome: str, text: str) -> bool | None:
         """The inbound is done, and answered where there is something to say, without a turn; whether there is."""
         inbound, fact = accepted.inbound, done([accepted.id], outcome=outcome)
         if not text:

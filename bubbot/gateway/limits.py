@@ -35,7 +35,7 @@ class PersonLimits:
 
 
 @dataclass
-class _Usage:
+class _PersonUsage:
     """What one person did of late: when, and the bytes of it. `notified`: when they were told of a limit."""
 
     messages: deque[datetime] = field(default_factory=deque)
@@ -50,7 +50,7 @@ class PersonLimiter:
     def __init__(self, limits: PersonLimits, now: Clock) -> None:
         self.limits = limits
         self._now = now
-        self._people: OrderedDict[str, _Usage] = OrderedDict()
+        self._people: OrderedDict[str, _PersonUsage] = OrderedDict()
 
     def load(self, accepted: Iterable[Inbound]) -> None:
         """Count messages that an earlier process accepted, oldest first."""
@@ -123,8 +123,8 @@ class PersonLimiter:
         else:
             sizes.append((at, size))
 
-    def _usage(self, sender_id: str) -> _Usage:
-        usage = self._people.setdefault(sender_id, _Usage())
+    def _usage(self, sender_id: str) -> _PersonUsage:
+        usage = self._people.setdefault(sender_id, _PersonUsage())
         self._people.move_to_end(sender_id)
         while len(self._people) > PEOPLE_REMEMBERED:
             self._people.popitem(last=False)

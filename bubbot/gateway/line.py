@@ -8,38 +8,48 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bubbot.access import Access
-from bubbot.channel import Channel, ChannelEvent, Closes, Editing, Fetches, Inbound, Previews, Role, Typing
-from bubbot.gateway.activity import Activity
-from bubbot.gateway.admission import Admission
-from bubbot.gateway.inbound import QUEUE_LIMIT, GateRules, InboundGate
+from bubbot.access import AccessService
+from bubbot.channel import (
+    Channel,
+    ChannelEvent,
+    FetchesAttachments,
+    Inbound,
+    Role,
+    ShowsPreviews,
+    SupportsClose,
+    SupportsEditing,
+    SupportsTyping,
+)
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.admission import AdmissionPolicy
+from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
 from bubbot.gateway.limits import DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
-from bubbot.gateway.moves import Moves
-from bubbot.gateway.outbound import Deliverer, Patience, Spawn, always_room, parts_of
+from bubbot.gateway.moves import ChatMigrations
+from bubbot.gateway.outbound import Deliverer, RetryPolicy, Spawn, always_room, parts_of
 from bubbot.inbox import Inbox
 from bubbot.outbox import Outbox
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.intake import no_fetch
-from bubbot.runtime.link import ChannelLink
-from bubbot.runtime.recovery import Recovered
-from bubbot.runtime.report import Report, no_report
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.link import SessionChannel
+from bubbot.runtime.recovery import RecoveryResult
+from bubbot.runtime.report import HealthReport, no_report
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.tape.handle import Clock
 from bubbot.texts import Texts
-from bubbot.turn import Accepted, Changed, TurnResult
-from bubbot.views.outbox import Intent
+from bubbot.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.views.outbox import OutboxMessage
 
 
 @dataclass(frozen=True, slots=True)
-class LineRules:
+class ChannelPolicy:
     """What a deployment decides about a channel. `queued`: answers are delivered in the background, and tried again as
-    `patience` says; `room`: see `GateRules`; `one_lane`: see `Deliverer`; `per_chat`: turns of a chat at once."""
+    `patience` says; `room`: see `GatePolicy`; `one_lane`: see `Deliverer`; `per_chat`: turns of a chat at once."""
 
-    waiting: WaitingRules = WaitingRules()  # noqa: RUF009 - frozen
-    patience: Patience = Patience()  # noqa: RUF009 - frozen
-    admission: Admission | None = None
-    access: Access | None = None
+    waiting: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
+    patience: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
+    admission: AdmissionPolicy | None = None
+    access: AccessService | None = None
     room: int | None = QUEUE_LIMIT
     per_chat: int = 2
     live: bool = True
@@ -49,28 +59,33 @@ class LineRules:
 
 
 @dataclass
-class Line:
+class ChannelRuntime:
     """`held` are merged intents that nobody delivers yet; `previews` shows turns while they run, where that can be."""
 
     channel: Channel
     inbox: Inbox
     outbox: Outbox
-    link: ChannelLink
+    link: SessionChannel
     deliverer: Deliverer
-    rules: LineRules
-    moves: Moves
+    rules: ChannelPolicy
+    moves: ChatMigrations
     limiter: PersonLimiter
-    previews: Previews | None = None
-    held: list[Intent] | None = None
+    previews: ShowsPreviews | None = None
+    held: list[OutboxMessage] | None = None
     gate: InboundGate = field(init=False)
     over: bool = False
     """Whether it gave up; what is still to be said is durable, and for the line that comes after it."""
 
     def open_gate(
-        self, runtime: AppRuntime, texts: Texts, *, activity: Activity | None = None, report: Report = no_report
+        self,
+        runtime: AppRuntime,
+        texts: Texts,
+        *,
+        activity: ActivityTracker | None = None,
+        report: HealthReport = no_report,
     ) -> None:
         """Puts the gate, which speaks with these texts, between channel and runtime."""
-        rules = GateRules(
+        rules = GatePolicy(
             self.rules.admission,
             self.rules.access,
             self.rules.room,
@@ -84,7 +99,7 @@ class Line:
             self.link, self.inbox, self.outbox, runtime, tell=self.deliverer.tell, deliver=self.deliver, rules=rules
         )
 
-    def renew(self, rules: LineRules) -> None:
+    def renew(self, rules: ChannelPolicy) -> None:
         """Goes by other rules, but for how it delivers and shows: that is made with the line. Its gate is opened anew after it."""
         if rules.admission is not None:
             rules.admission.where = self.moves.now
@@ -98,7 +113,7 @@ class Line:
         """What a channel calls: the gate as it is now."""
         return await self.gate.receive(event)
 
-    async def deliver(self, intent: Intent) -> None:
+    async def deliver(self, intent: OutboxMessage) -> None:
         """Sees to a merged intent in the way of this line."""
         if self.over:
             return
@@ -109,15 +124,15 @@ class Line:
         else:
             await self.deliverer.deliver(intent)
 
-    def take_up(self, recovered: Recovered, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
+    def take_up(self, recovered: RecoveryResult, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
         """Queues what an earlier process left open on this channel, of one session or of all."""
-        left: list[Accepted | Changed] = [*recovered.open, *recovered.changes]
+        left: list[AcceptedInbound | TapeChange] = [*recovered.open, *recovered.changes]
         found = []
         for one in sorted(left, key=lambda item: item.id):  # a message and what was changed, in the order they came
-            event = one.inbound if isinstance(one, Accepted) else one.event
+            event = one.inbound if isinstance(one, AcceptedInbound) else one.event
             if event.channel != self.channel.name or session not in (None, event.session):
                 continue
-            if isinstance(one, Accepted):
+            if isinstance(one, AcceptedInbound):
                 found.append(self.gate.resume(one))
             else:
                 self.gate.resume_change(one)
@@ -134,7 +149,7 @@ class Line:
 
     async def aclose(self) -> None:
         """Frees what the channel holds."""
-        if isinstance(self.channel, Closes):
+        if isinstance(self.channel, SupportsClose):
             await self.channel.aclose()
 
 
@@ -142,22 +157,22 @@ async def make_line(
     channel: Channel,
     inbox: Inbox,
     outbox: Outbox,
-    rules: LineRules,
+    rules: ChannelPolicy,
     *,
     now: Clock,
     spawn: Spawn,
     hold: bool = False,
     has_room: Callable[[], Awaitable[None]] = always_room,
-) -> Line:
+) -> ChannelRuntime:
     """A line without its gate, which needs the runtime; where chats have moved is read from the inbox. `has_room`: see
     `Deliverer`."""
-    moves = Moves(await inbox.moves())
+    moves = ChatMigrations(await inbox.moves())
     if rules.admission is not None:
         rules.admission.where = moves.now
-    previews: Previews | None = channel if isinstance(channel, Previews) else None
+    previews: ShowsPreviews | None = channel if isinstance(channel, ShowsPreviews) else None
     live: LiveAnswers | None = None
-    if previews is None and isinstance(channel, (Typing, Editing)):
-        left = await outbox.unanswered_live() if isinstance(channel, Editing) else ()
+    if previews is None and isinstance(channel, (SupportsTyping, SupportsEditing)):
+        left = await outbox.unanswered_live() if isinstance(channel, SupportsEditing) else ()
         previews = live = LiveAnswers(
             channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=left, has_room=has_room
         )
@@ -174,7 +189,7 @@ async def make_line(
     )
     if live is not None:
         live.behind = deliverer.owes
-    link = ChannelLink(
+    link = SessionChannel(
         channel.name,
         inbox.name,
         outbox.name,
@@ -182,15 +197,17 @@ async def make_line(
         _role(rules.admission),
         rules.waiting,
         ChatLimits(rules.per_chat).of,
-        channel.fetch if isinstance(channel, Fetches) else no_fetch,
+        channel.fetch if isinstance(channel, FetchesAttachments) else no_fetch,
     )
     limiter = PersonLimiter(rules.limits, now)
     if rules.limits != PersonLimits():
         limiter.load(await inbox.recent(now() - DAY))
-    return Line(channel, inbox, outbox, link, deliverer, rules, moves, limiter, previews, [] if hold else None)
+    return ChannelRuntime(
+        channel, inbox, outbox, link, deliverer, rules, moves, limiter, previews, [] if hold else None
+    )
 
 
-def _role(admission: Admission | None) -> Callable[[Inbound], Role]:
+def _role(admission: AdmissionPolicy | None) -> Callable[[Inbound], Role]:
     return admission.role if admission else lambda _: Role.OWNER
 
 

@@ -3,7 +3,7 @@
 That the message is about to be sent is a fact before it is sent, and its id is one as soon as it is known. So delivery,
 also that of a later process, puts the final text in its place, and no piece of an answer stays beside the whole one.
 
-- A channel that can search its history (`Finds`) begins with the text so far. If nobody heard what became of that, the
+- A channel that can search its history (`FindsMessages`) begins with the text so far. If nobody heard what became of that, the
   message is found again, or sent again under the same key: `settle_live`.
 - Any other channel begins with a bare `…`, and grows only when the id is durable. If nobody heard what became of that,
   the message is not tried again, and the `…` may stay: it holds nothing of the answer.
@@ -18,20 +18,20 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from bubbot.channel import (
+    AcknowledgesInteractions,
     Channel,
-    Dismisses,
-    Editing,
-    Finds,
+    FindsMessages,
+    MessagePart,
     Outbound,
-    Part,
     Preview,
-    StepEnded,
-    TextShown,
-    ToolEnded,
+    StepFinished,
+    SupportsEditing,
+    SupportsTyping,
+    TextStreamed,
+    ToolFinished,
     ToolStarted,
-    TurnEnded,
+    TurnFinished,
     TurnStarted,
-    Typing,
 )
 from bubbot.errors import DeliveryFailed, StoreError
 from bubbot.gateway.outbound import Spawn, always_room, answered, live_key, parts_of, receipt_of, settle_live
@@ -58,7 +58,7 @@ CLOSE_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 
 
 @dataclass
-class _Shown:
+class _LiveTurn:
     """One running turn as its chat sees it."""
 
     session: str
@@ -70,7 +70,7 @@ class _Shown:
     tool: str = ""
     seen: str = ""
     live: LiveMessage | None = None
-    part: Part | None = None
+    part: MessagePart | None = None
     unsent: bool = False
     """Whether the platform refused the first message, so that it may be sent once more without being doubled."""
     dead: bool = False
@@ -86,7 +86,7 @@ class _Shown:
 
 
 class LiveAnswers:
-    """See `Previews`.
+    """See `ShowsPreviews`.
 
     Args:
         spawn: runs a turn's task.
@@ -114,19 +114,19 @@ class LiveAnswers:
         self._outbox = outbox
         self._spawn = spawn
         self._where = where
-        self._editing = channel if live and isinstance(channel, Editing) and channel.edit_interval > 0 else None
+        self._editing = channel if live and isinstance(channel, SupportsEditing) and channel.edit_interval > 0 else None
         self.behind: Callable[[str], bool] = lambda _: False
         """Whether a chat still waits for earlier answers; no message is begun before them."""
-        self._running: dict[str, list[tuple[_Shown, asyncio.Task[None]]]] = {}
+        self._running: dict[str, list[tuple[_LiveTurn, asyncio.Task[None]]]] = {}
         self._over = False
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `Previews.preview`."""
+        """See `ShowsPreviews.preview`."""
         if self._over:
             return
         if isinstance(event, TurnStarted):
             _, chat, *thread = session.split(":", 2)
-            shown = _Shown(session, chat, "".join(thread), event.inbound, event.message)
+            shown = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
             task = self._spawn(self._show(shown))
             self._running.setdefault(session, []).append((shown, task))
             task.add_done_callback(lambda _: self._forget(session))
@@ -135,15 +135,15 @@ class LiveAnswers:
             return
         shown = running[-1][0]
         match event:
-            case TextShown(text):
+            case TextStreamed(text):
                 shown.text += text
             case ToolStarted(name, _):
                 shown.tool = name
-            case ToolEnded():
+            case ToolFinished():
                 shown.tool = ""
-            case StepEnded(_, calls) if calls:
+            case StepFinished(_, calls) if calls:
                 shown.text = f"{shown.text.rstrip()}\n\n" if shown.text.strip() else ""
-            case TurnEnded(status):
+            case TurnFinished(status):
                 shown.ended, shown.silent = True, status == "silent"
         shown.changed.set()
 
@@ -179,13 +179,13 @@ class LiveAnswers:
         else:
             self._running.pop(session, None)
 
-    async def _show(self, shown: _Shown) -> None:
+    async def _show(self, shown: _LiveTurn) -> None:
         try:
             await self._shown(shown)
         except Exception:  # the adapter is someone else's code, and what it shows must not cost a turn
             log.warning("a live answer failed", exc_info=True, extra={"action": "live.failed"})
 
-    async def _shown(self, shown: _Shown) -> None:
+    async def _shown(self, shown: _LiveTurn) -> None:
         typing = self._spawn(self._type(shown))
         try:
             await self._grow(shown)
@@ -195,9 +195,9 @@ class LiveAnswers:
             await self._close(shown)
             await self._dismiss(shown)
 
-    async def _type(self, shown: _Shown) -> None:
+    async def _type(self, shown: _LiveTurn) -> None:
         """Shows that the bot types, until cancelled."""
-        if not isinstance(self._channel, Typing):
+        if not isinstance(self._channel, SupportsTyping):
             return
         wait = TYPING_AFTER
         while True:
@@ -210,7 +210,7 @@ class LiveAnswers:
                 wait = max(error.retry_after or 0.0, 5 * TYPING_EVERY)
                 log.debug("typing was not shown: %s", error, extra={"action": "live.typing"})
 
-    async def _grow(self, shown: _Shown) -> None:
+    async def _grow(self, shown: _LiveTurn) -> None:
         """Lets the message grow with the text until the turn ends."""
         loop = asyncio.get_running_loop()
         while not shown.ended:
@@ -227,7 +227,7 @@ class LiveAnswers:
             except TimeoutError:
                 continue
 
-    async def _say(self, shown: _Shown) -> None:
+    async def _say(self, shown: _LiveTurn) -> None:
         """Begin the message, or change it; continue with one that an interrupted attempt has begun."""
         assert self._editing is not None
         loop = asyncio.get_running_loop()
@@ -254,16 +254,16 @@ class LiveAnswers:
             shown.due = loop.time() + wait
         except DeliveryFailed as error:
             begun = shown.live is not None and bool(shown.live.message)
-            again = begun or isinstance(self._channel, Finds) or shown.unsent
+            again = begun or isinstance(self._channel, FindsMessages) or shown.unsent
             shown.dead = shown.dead or error.permanent or not again
             shown.due = loop.time() + max(error.retry_after or 0.0, 2 * self._editing.edit_interval)
             log.debug("a live answer was not shown: %s", error, extra={"action": "live.failed"})
         except StoreError:
             shown.dead = True  # the turn's own merge will say what is wrong
 
-    async def _begin(self, shown: _Shown) -> None:
+    async def _begin(self, shown: _LiveTurn) -> None:
         """Record that the message is about to be sent, and send it."""
-        text, finds = shown.now(), isinstance(self._channel, Finds)
+        text, finds = shown.now(), isinstance(self._channel, FindsMessages)
         part = self._part(shown, text + GOES_ON if finds else BARE_START)
         if part is None or not shown.inbound:
             shown.dead = True
@@ -273,7 +273,7 @@ class LiveAnswers:
         if finds:
             shown.seen, shown.part = text, part
 
-    async def _send_first(self, shown: _Shown) -> None:
+    async def _send_first(self, shown: _LiveTurn) -> None:
         """Send the message that was recorded, and record its id."""
         live = shown.live
         assert live is not None
@@ -291,7 +291,7 @@ class LiveAnswers:
         await self._outbox.live(shown.inbound, shown.session, receipt.external_id, chat)
         shown.live = replace(live, message=receipt.external_id, chat=chat)
 
-    async def _change(self, shown: _Shown) -> None:
+    async def _change(self, shown: _LiveTurn) -> None:
         """Put the text so far into the message. One that stays in a chat that moved is for the delivery to replace."""
         assert self._editing is not None
         assert shown.live is not None
@@ -305,9 +305,9 @@ class LiveAnswers:
             await answered(self._editing.edit(shown.live.message, replace(part, chat=chat)), CALLED)
         shown.seen, shown.part = text, part
 
-    async def _dismiss(self, shown: _Shown) -> None:
+    async def _dismiss(self, shown: _LiveTurn) -> None:
         """Takes away what says that an answer is on its way, where the platform has such a thing."""
-        if not isinstance(self._channel, Dismisses):
+        if not isinstance(self._channel, AcknowledgesInteractions):
             return
         try:
             away = self._channel.dismiss(self._where(shown.chat), shown.thread, shown.reply_to)
@@ -315,7 +315,7 @@ class LiveAnswers:
         except DeliveryFailed as error:
             log.debug("what announced an answer was not taken away: %s", error, extra={"action": "live.dismiss"})
 
-    async def _close(self, shown: _Shown) -> None:
+    async def _close(self, shown: _LiveTurn) -> None:
         """A turn that says nothing leaves no half sentence behind: the message keeps what was said until then."""
         try:
             live = shown.live or await self._outbox.live_message(shown.inbound)
@@ -341,7 +341,7 @@ class LiveAnswers:
 
     async def _closed(self, live: LiveMessage, text: str) -> bool:
         """Let the message say `text` for good and record that; False if that has to be tried again."""
-        if not isinstance(self._channel, Editing):
+        if not isinstance(self._channel, SupportsEditing):
             return True
         name, _, where = live.session.partition(":")
         chat, _, thread = where.partition(":")
@@ -362,7 +362,7 @@ class LiveAnswers:
             return False
         return True
 
-    def _part(self, shown: _Shown, text: str) -> Part | None:
+    def _part(self, shown: _LiveTurn, text: str) -> MessagePart | None:
         """The first part of a text, where it can be shown."""
         name, chat = shown.session.partition(":")[0], self._where(shown.chat)
         parts = parts_of(self._channel, Outbound(name, chat, text, shown.thread, shown.reply_to))

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 from bubbot.errors import ChannelRefused
 from bubbot.gateway.health import State
-from bubbot.gateway.line import Line
+from bubbot.gateway.line import ChannelRuntime
 from bubbot.gateway.outbound import Spawn
 from bubbot.runtime.app import AppRuntime
-from bubbot.supervise import Pace, supervise
+from bubbot.supervise import Backoff, supervise
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Grace:
+class ShutdownTimeouts:
     """Seconds that an orderly end gives: turns under way to finish, and then their answers to go out."""
 
     turns: float = 30.0
@@ -33,7 +33,7 @@ class Grace:
 class ChannelManager:
     """Runs the lines. One that fails is run again; one that is refused ends, and the others go on."""
 
-    def __init__(self, lines: Mapping[str, Line], runtime: AppRuntime, pace: Pace) -> None:
+    def __init__(self, lines: Mapping[str, ChannelRuntime], runtime: AppRuntime, pace: Backoff) -> None:
         self._lines = lines
         self._runtime = runtime
         self._pace = pace
@@ -91,7 +91,7 @@ class ChannelManager:
             finally:
                 changed.cancel()
 
-    async def end(self, grace: Grace) -> None:
+    async def end(self, grace: ShutdownTimeouts) -> None:
         """Stops receiving, lets turns finish or cuts them off, delivers, and closes the channels.
 
         What is cut off or undelivered is durable; the next start goes on with it.
@@ -110,7 +110,7 @@ class ChannelManager:
         for line in list(self._lines.values()):
             await self._close(line, grace.deliveries)
 
-    async def _close(self, line: Line, patience: float) -> None:
+    async def _close(self, line: ChannelRuntime, patience: float) -> None:
         line.cancel()
         try:
             async with asyncio.timeout(patience):
@@ -119,7 +119,7 @@ class ChannelManager:
             told = "the channel %s did not close: %s"
             log.warning(told, line.channel.name, error, exc_info=True, extra={"action": "end.close"})
 
-    async def _run(self, name: str, line: Line) -> None:
+    async def _run(self, name: str, line: ChannelRuntime) -> None:
         try:
             await supervise(
                 f"the channel {name}",

@@ -15,13 +15,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bubbot.budget import Budget
-from bubbot.gateway.activity import Activity
-from bubbot.gateway.health import Snapshot
-from bubbot.gateway.line import Line
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.health import HealthSnapshot
+from bubbot.gateway.line import ChannelRuntime
 from bubbot.gateway.outbound import Became
 from bubbot.model import NANO
 from bubbot.tape.query import moment
-from bubbot.views.budget import BOT, Hold
+from bubbot.views.budget import BOT, Reservation
 
 OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
 BECAME: tuple[Became, ...] = ("sent", "retried", "failed")
@@ -33,10 +33,10 @@ LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5
 
 
 @dataclass
-class _Read:
+class _MetricsReading:
     """What is read off anew for each answer."""
 
-    snapshot: Snapshot | None = None
+    snapshot: HealthSnapshot | None = None
     commits: int = 0
 
 
@@ -45,7 +45,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._read = _Read()
+        self._read = _MetricsReading()
         self._channels: set[str] = set()
         self._models: set[str] = set()
         count = partial(Counter, registry=self._registry)
@@ -69,9 +69,9 @@ class Metrics:
             registry=self._registry,
         )
         ProcessCollector(registry=self._registry)
-        self._registry.register(_Snapshots(self._read))
+        self._registry.register(_SnapshotCollector(self._read))
 
-    def attach(self, lines: Iterable[Line], activity: Activity, budget: Budget) -> None:
+    def attach(self, lines: Iterable[ChannelRuntime], activity: ActivityTracker, budget: Budget) -> None:
         """Counts what these do from now on. Every series begins with nothing, so that the first of a kind is seen."""
         for line in lines:
             name = line.channel.name
@@ -91,7 +91,7 @@ class Metrics:
         """The event loop came so much later than it was asked to."""
         self._lag.observe(max(0.0, seconds))
 
-    def text(self, snapshot: Snapshot, commits: int) -> bytes:
+    def text(self, snapshot: HealthSnapshot, commits: int) -> bytes:
         """Everything, in the text format of Prometheus."""
         self._read.snapshot, self._read.commits = snapshot, commits
         return generate_latest(self._registry)
@@ -106,7 +106,7 @@ class Metrics:
         if seconds is not None:
             self._seconds.labels(channel=channel).observe(seconds)
 
-    def _settled(self, hold: Hold, status: str) -> None:
+    def _settled(self, hold: Reservation, status: str) -> None:
         model = hold.model if hold.model in self._models or len(self._models) < MODELS else OTHER
         self._models.add(model)
         self._calls.labels(model=model, outcome=status).inc()
@@ -115,10 +115,10 @@ class Metrics:
         self._cost.labels(model=model).inc((hold.nano or 0) / NANO)
 
 
-class _Snapshots(Collector):
+class _SnapshotCollector(Collector):
     """What a snapshot says, as gauges."""
 
-    def __init__(self, read: _Read) -> None:
+    def __init__(self, read: _MetricsReading) -> None:
         self._read = read
 
     def describe(self) -> Iterable[Metric]:
@@ -143,7 +143,7 @@ class _Snapshots(Collector):
         yield from _database(one)
 
 
-def _channels(one: Snapshot) -> Iterator[Metric]:
+def _channels(one: HealthSnapshot) -> Iterator[Metric]:
     ready = GaugeMetricFamily("bubbot_channel_ready", "Whether the channel receives.", labels=["channel"])
     name = "bubbot_channel_last_heard_timestamp_seconds"
     heard = GaugeMetricFamily(name, "When its platform last gave a sign of life, in Unix time.", labels=["channel"])
@@ -160,7 +160,7 @@ def _channels(one: Snapshot) -> Iterator[Metric]:
     yield from (ready, heard, owed, oldest)
 
 
-def _load(one: Snapshot) -> Iterator[Metric]:
+def _load(one: HealthSnapshot) -> Iterator[Metric]:
     load = one.load
     yield GaugeMetricFamily("bubbot_messages_waiting", "Messages that wait for a turn.", load.waiting)
     yield GaugeMetricFamily("bubbot_turns_running", "Turns under way.", load.running)
@@ -171,7 +171,7 @@ def _load(one: Snapshot) -> Iterator[Metric]:
     yield records
 
 
-def _budget(one: Snapshot) -> Iterator[Metric]:
+def _budget(one: HealthSnapshot) -> Iterator[Metric]:
     labels = ["period", "measure"]
     spent = GaugeMetricFamily("bubbot_budget_spent", "What the whole bot has spent, by day and month.", labels=labels)
     limit = GaugeMetricFamily(
@@ -186,7 +186,7 @@ def _budget(one: Snapshot) -> Iterator[Metric]:
     yield from (spent, limit)
 
 
-def _database(one: Snapshot) -> Iterator[Metric]:
+def _database(one: HealthSnapshot) -> Iterator[Metric]:
     found = one.database
     if found is not None:
         yield GaugeMetricFamily("bubbot_database_bytes", "Size of the database.", found.size)

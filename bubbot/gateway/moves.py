@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-class Moves:
+class ChatMigrations:
     """`known`: from the id of each chat that moved to the one it has now."""
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:

@@ -10,13 +10,13 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from bubbot.channel import Channel, Editing, Finds, Outbound, Part, Receipt
+from bubbot.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
 from bubbot.errors import DeliveryFailed
 from bubbot.log import bind
 from bubbot.outbox import Outbox
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
-from bubbot.views.outbox import Intent, LiveMessage
+from bubbot.views.outbox import LiveMessage, OutboxMessage
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long a delivery is tried. `waits`: seconds before each further try; where `goes_on`, the last of them is
     repeated until the intent is older than `age` seconds, and is then given up with a fact. `sending`: seconds that
     one call of the channel may take."""
@@ -52,7 +52,7 @@ class Patience:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def parts_of(channel: Channel, outbound: Outbound) -> tuple[Part, ...]:
+def parts_of(channel: Channel, outbound: Outbound) -> tuple[MessagePart, ...]:
     """The parts of an outbound; whole as it is, where the channel cuts it into nothing or fails at it."""
     try:
         parts = tuple(channel.parts(outbound))
@@ -62,9 +62,9 @@ def parts_of(channel: Channel, outbound: Outbound) -> tuple[Part, ...]:
     return parts or whole_parts(outbound)
 
 
-def whole_parts(outbound: Outbound) -> tuple[Part, ...]:
+def whole_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
     """One part for the text, however long, and one for each file."""
-    whole = Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
+    whole = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
     return (
         *((whole,) if outbound.text or not outbound.files else ()),
         *(replace(whole, text="", file=file) for file in outbound.files),
@@ -105,7 +105,7 @@ async def settle_live(
     Raises:
         DeliveryFailed: the platform cannot be asked at present.
     """
-    if live.message or live.part is None or not isinstance(channel, Finds):
+    if live.message or live.part is None or not isinstance(channel, FindsMessages):
         return live
     part, receipt = replace(live.part, key=live_key(live)), Receipt()
     try:
@@ -150,7 +150,7 @@ class Deliverer:
         self,
         channel: Channel,
         outbox: Outbox,
-        patience: Patience,
+        patience: RetryPolicy,
         *,
         now: Clock,
         spawn: Spawn = asyncio.create_task,
@@ -173,19 +173,19 @@ class Deliverer:
         self._spawn = spawn
         self._where = where
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._waiting: dict[str, list[tuple[Intent, bool]]] = {}
+        self._waiting: dict[str, list[tuple[OutboxMessage, bool]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._none_waits = asyncio.Event()
         self._none_waits.set()
 
-    async def deliver(self, intent: Intent, *, resumed: bool = False) -> None:
+    async def deliver(self, intent: OutboxMessage, *, resumed: bool = False) -> None:
         """Sends the parts that have no receipt. What cannot be sent stays open and is told to the operator."""
         if not intent.parts:
             return
         with bind(session=intent.session, turn=intent.turn):  # one task delivers what several turns said
             await self._delivered(intent, resumed=resumed)
 
-    async def _delivered(self, intent: Intent, *, resumed: bool) -> None:
+    async def _delivered(self, intent: OutboxMessage, *, resumed: bool) -> None:
         if self._settled is not None:
             await self._settled(intent.session)
         async with self._turn_of(intent.parts[0].chat):
@@ -197,7 +197,7 @@ class Deliverer:
                 if place not in intent.sent and not await self._part(intent, place, resumed=resumed):
                     return
 
-    def queue(self, intent: Intent, *, resumed: bool = False) -> None:
+    def queue(self, intent: OutboxMessage, *, resumed: bool = False) -> None:
         """Delivers it in the background, after what its chat already waits for."""
         chat = intent.parts[0].chat if intent.parts else ""
         waiting = self._waiting.get(chat)
@@ -263,10 +263,10 @@ class Deliverer:
         """The lock of a chat's deliveries, by the id its session began with; kept while somebody has it."""
         return self._locks.setdefault("" if self._one_lane else chat, asyncio.Lock())
 
-    def _placed(self, part: Part) -> Part:
+    def _placed(self, part: MessagePart) -> MessagePart:
         return replace(part, chat=self._where(part.chat))
 
-    async def _part(self, intent: Intent, place: int, *, resumed: bool) -> bool:
+    async def _part(self, intent: OutboxMessage, place: int, *, resumed: bool) -> bool:
         """Sends one part and records that it arrived; False where it did not."""
         live = await self._outbox.live_message(intent.inbound) if place == _shown_at(intent) else None
         try:
@@ -283,7 +283,9 @@ class Deliverer:
         self.became("sent")
         return True
 
-    async def _tried(self, intent: Intent, place: int, live: LiveMessage | None, *, again: bool) -> tuple[Receipt, How]:
+    async def _tried(
+        self, intent: OutboxMessage, place: int, live: LiveMessage | None, *, again: bool
+    ) -> tuple[Receipt, How]:
         """Sends a part until it arrives, or it is no use. `again`: it may have been sent before."""
         part, tries = self._placed(replace(intent.parts[place], key=part_key(intent, place))), 0
         while True:
@@ -305,9 +307,9 @@ class Deliverer:
             self.became("retried")
             await self._patience.sleep(wait)
 
-    async def _changed(self, part: Part, live: LiveMessage) -> Receipt | None:
+    async def _changed(self, part: MessagePart, live: LiveMessage) -> Receipt | None:
         """Put the part in the place of the message that showed the answer while it was written, where that can be."""
-        if not isinstance(self._channel, Editing):
+        if not isinstance(self._channel, SupportsEditing):
             return None
         chat = live.chat or part.chat
         if self._where(chat) != chat:
@@ -327,7 +329,7 @@ class Deliverer:
 
         Ids of messages name others there, so the old message can only be changed where it stands, if at all.
         """
-        if not isinstance(self._channel, Editing) or live.part is None:
+        if not isinstance(self._channel, SupportsEditing) or live.part is None:
             return
         try:
             part = replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
@@ -335,9 +337,9 @@ class Deliverer:
         except DeliveryFailed as error:
             log.debug("a live answer stays in the chat that moved: %s", error, extra={"action": "live.moved"})
 
-    async def _found_or_sent(self, part: Part, intent: Intent) -> tuple[Receipt, How]:
+    async def _found_or_sent(self, part: MessagePart, intent: OutboxMessage) -> tuple[Receipt, How]:
         """Looks for a part that may have been sent, where the platform can be asked, and sends it where it is not."""
-        if not isinstance(self._channel, Finds):
+        if not isinstance(self._channel, FindsMessages):
             return await self._send(part), "resumed"
         try:
             for message in await answered(self._channel.find(part, intent.date), self._patience.sending):
@@ -350,10 +352,10 @@ class Deliverer:
             return await self._send(part), "resumed"
         return await self._send(part), "missing"
 
-    async def _send(self, part: Part) -> Receipt:
+    async def _send(self, part: MessagePart) -> Receipt:
         return receipt_of(await answered(self._channel.send(part), self._patience.sending))
 
-    def _wait(self, error: DeliveryFailed, tries: int, intent: Intent) -> float | None:
+    def _wait(self, error: DeliveryFailed, tries: int, intent: OutboxMessage) -> float | None:
         """Seconds until the next try; None where there is none."""
         waits = self._patience.waits
         if error.permanent or not waits or (tries >= len(waits) and not self._patience.goes_on):
@@ -362,7 +364,7 @@ class Deliverer:
             return None
         return max(waits[min(tries, len(waits) - 1)], error.retry_after or 0.0)
 
-    def _too_old(self, intent: Intent) -> bool:
+    def _too_old(self, intent: OutboxMessage) -> bool:
         merged = moment(intent.date)
         return (
             self._patience.goes_on
@@ -376,7 +378,7 @@ def receipt_of(given: object) -> Receipt:
     return given if isinstance(given, Receipt) else Receipt()
 
 
-def part_key(intent: Intent, place: int) -> str:
+def part_key(intent: OutboxMessage, place: int) -> str:
     """The `key` of a part: the same in every process that sends it."""
     return f"p{sha256(f'{intent.session}:{intent.turn}:{intent.id}:{intent.date}:{place}'.encode()).hexdigest()[:20]}"
 
@@ -386,6 +388,6 @@ def live_key(live: LiveMessage) -> str:
     return f"l{sha256(f'{live.session}:{live.inbound}:{live.date}'.encode()).hexdigest()[:20]}"
 
 
-def _shown_at(intent: Intent) -> int:
+def _shown_at(intent: OutboxMessage) -> int:
     """The place of the part that takes the place of a live message: the first with text."""
     return next((place for place, part in enumerate(intent.parts) if part.file is None), 0)

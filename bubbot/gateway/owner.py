@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bubbot.channel import Outbound, Role
-from bubbot.gateway.line import Line
+from bubbot.gateway.line import ChannelRuntime
 from bubbot.tape.entry import TapeEntry
 
 
 class OwnerChat:
     """Knows where owners are reached. `tape` is the one that keeps the fact that they were told."""
 
-    def __init__(self, lines: Mapping[str, Line], tape: str) -> None:
+    def __init__(self, lines: Mapping[str, ChannelRuntime], tape: str) -> None:
         self._lines = lines
         self._tape = tape
 
     async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
-        """See `TellOwner`."""
+        """See `NotifyOwner`."""
         for line in self._lines.values():
             access = line.rules.access
             if access is None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bubbot.channel import Webhook
+from bubbot.channel import SupportsWebhook
 from bubbot.errors import ConfigError
 
 
-def check_paths(channels: Mapping[str, Webhook]) -> None:
+def check_paths(channels: Mapping[str, SupportsWebhook]) -> None:
     """Raises `ConfigError` where two channels want one path."""
     paths: dict[str, str] = {}
     for name, channel in channels.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from bubbot.channel import Preview, Previews, TurnStarted
+from bubbot.channel import Preview, ShowsPreviews, TurnStarted
 
 log = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 class PreviewSink:
     """Hands previews to the channel of their session. A channel that fails at one is spared the rest of that turn."""
 
-    def __init__(self, channels: Mapping[str, Previews]) -> None:
+    def __init__(self, channels: Mapping[str, ShowsPreviews]) -> None:
         self._channels = dict(channels)
         self._spared: set[str] = set()
 

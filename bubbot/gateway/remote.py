@@ -11,27 +11,27 @@ from dataclasses import dataclass, field
 
 from bubbot.channel import (
     ChannelEvent,
+    ChatMigration,
     CommandInfo,
     Deletion,
     Edit,
     Inbound,
-    Moved,
+    MessagePart,
     Outbound,
-    Part,
     Preview,
     Reaction,
     Receipt,
     Receive,
-    Stop,
-    TextShown,
-    ToolEnded,
+    StopRequest,
+    TextStreamed,
+    ToolFinished,
     ToolStarted,
-    Unparsed,
+    UnparsedUpdate,
     no_blob,
 )
 from bubbot.control.chat import RECEIPT_WAIT
 from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import Peer
+from bubbot.control.peer import ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.control import Handler
 from bubbot.gateway.outbound import whole_parts
@@ -41,7 +41,7 @@ from bubbot.views.turns import LastTurnView
 
 log = logging.getLogger(__name__)
 
-EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, Moved, Unparsed, Stop)
+EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, ChatMigration, UnparsedUpdate, StopRequest)
 ASKED = 1000
 """Messages of which is known who asked; of older ones the newest client of the session counts as asker."""
 READY = 30.0
@@ -54,7 +54,7 @@ NOBODY = "nobody has this chat open; it waits for the next one"
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class ChatService:
     """What the clients may ask of the bot, session by session.
 
     `accept`: see `InboundGate.accept`. `notice`: what to tell first in a chat, and begins to load the model. `owed`
@@ -73,11 +73,11 @@ class Doors:
 
 
 @dataclass
-class _Asked:
+class _RemoteSender:
     """Who said something. `tape`: that of its session, where it is `bubbot ask`, whose part comes with the result;
     `shown` is set when the client has taken its part, or has failed to."""
 
-    peer: Peer
+    peer: ControlPeer
     session: str
     tape: TapeService | None = None
     result: asyncio.Future[TurnResult] | None = None
@@ -85,7 +85,7 @@ class _Asked:
 
 
 class RemoteChannel:
-    """See `Channel` and `Previews`. An answer goes to the client that asked, whose receipt counts; other clients of
+    """See `Channel` and `ShowsPreviews`. An answer goes to the client that asked, whose receipt counts; other clients of
     the session get a copy. Where nobody is attached, it waits for the next one."""
 
     def __init__(self, name: str) -> None:
@@ -93,8 +93,8 @@ class RemoteChannel:
         self.blob: Callable[[str], Awaitable[bytes]] = no_blob
         """Reads a stored file by its digest; the clients are sent the bytes with its part."""
         self._receive: asyncio.Future[Receive] | None = None
-        self._attached: dict[str, list[Peer]] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._attached: dict[str, list[ControlPeer]] = {}
+        self._asked: dict[str, _RemoteSender] = {}
 
     async def run(self, receive: Receive) -> None:
         """Takes what the clients send, until it is cancelled."""
@@ -104,11 +104,11 @@ class RemoteChannel:
         finally:
             self._receive = None
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """One part for the text: a terminal takes any length; one for each file, which the client saves."""
         return whole_parts(outbound)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Returns when the client that asked has shown the part."""
         session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
         asked = self._asked.get(part.reply_to)
@@ -133,47 +133,47 @@ class RemoteChannel:
                 asked.shown.set()
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `Previews`. Pieces are dropped where a client is slow; begin and end of a turn are not."""
+        """See `ShowsPreviews`. Pieces are dropped where a client is slow; begin and end of a turn are not."""
         there = self._there(session)
         if there:
-            spare = isinstance(event, TextShown | ToolStarted | ToolEnded)
+            spare = isinstance(event, TextStreamed | ToolStarted | ToolFinished)
             body = {"event": encode(event)}
             for peer in there:
                 peer.notify("preview", body, spare=spare)
 
-    def handlers(self, doors: Doors) -> Mapping[str, Handler]:
+    def handlers(self, doors: ChatService) -> Mapping[str, Handler]:
         """What the control server answers for this channel."""
 
-        async def opened(peer: Peer, body: JsonObject) -> JsonObject:
+        async def opened(peer: ControlPeer, body: JsonObject) -> JsonObject:
             session = self._session(body)
             self._attached.setdefault(session, []).append(peer)
             commands = [encode(one) for one in doors.commands()]
             return {"notice": await doors.notice(session), "commands": commands}
 
-        async def owed(_peer: Peer, body: JsonObject) -> JsonObject:
+        async def owed(_peer: ControlPeer, body: JsonObject) -> JsonObject:
             return {"waiting": await doors.owed(self._session(body))}
 
-        async def idle(_peer: Peer, body: JsonObject) -> JsonObject:
+        async def idle(_peer: ControlPeer, body: JsonObject) -> JsonObject:
             await doors.idle(self._session(body))
             return {}
 
-        async def event(peer: Peer, body: JsonObject) -> JsonObject:
+        async def event(peer: ControlPeer, body: JsonObject) -> JsonObject:
             found = decode(body.get("event"), *EVENTS)
             if found.channel != self.name:
                 raise ControlError(f"the event is of the channel {found.channel!r}, not of {self.name!r}")
             if isinstance(found, Inbound):
-                self._remember(found.external_id, _Asked(peer, found.session))
+                self._remember(found.external_id, _RemoteSender(peer, found.session))
             async with asyncio.timeout(READY):
                 receive = await asyncio.shield(self._receiver())
             await receive(found)
             return {}
 
-        async def ask(peer: Peer, body: JsonObject) -> JsonObject:
+        async def ask(peer: ControlPeer, body: JsonObject) -> JsonObject:
             return await self._ask(peer, decode(body.get("inbound"), Inbound), doors)
 
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: ControlPeer) -> None:
         """Forgets a client that has gone."""
         for session, there in list(self._attached.items()):
             if peer in there:
@@ -183,10 +183,10 @@ class RemoteChannel:
         for external_id in [key for key, asked in self._asked.items() if asked.peer is peer]:
             del self._asked[external_id]
 
-    async def _ask(self, peer: Peer, inbound: Inbound, doors: Doors) -> JsonObject:
+    async def _ask(self, peer: ControlPeer, inbound: Inbound, doors: ChatService) -> JsonObject:
         if inbound.channel != self.name:
             raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
-        asked = _Asked(peer, inbound.session, doors.tape(inbound.session))
+        asked = _RemoteSender(peer, inbound.session, doors.tape(inbound.session))
         self._remember(inbound.external_id, asked)
         asked.result = await doors.accept(inbound)
         if asked.result is None:
@@ -205,12 +205,12 @@ class RemoteChannel:
             raise ControlError(f"{session!r} is no session of the channel {self.name!r}")
         return session
 
-    def _remember(self, external_id: str, asked: _Asked) -> None:
+    def _remember(self, external_id: str, asked: _RemoteSender) -> None:
         self._asked[external_id] = asked
         while len(self._asked) > ASKED:
             del self._asked[next(iter(self._asked))]
 
-    def _there(self, session: str) -> list[Peer]:
+    def _there(self, session: str) -> list[ControlPeer]:
         """The clients of a session, the newest last."""
         return [peer for peer in self._attached.get(session, ()) if not peer.gone.is_set()]
 
@@ -220,7 +220,7 @@ class RemoteChannel:
         return self._receive
 
 
-async def _shown(client: Peer, body: JsonObject) -> Receipt:
+async def _shown(client: ControlPeer, body: JsonObject) -> Receipt:
     """Let a client show a part. Whatever it answers instead of a receipt is a `DeliveryFailed` of our own making."""
     try:
         told = await client.request("part", body, timeout=RECEIPT_WAIT)
@@ -241,7 +241,7 @@ async def _shown(client: Peer, body: JsonObject) -> Receipt:
     return Receipt(external_id)
 
 
-async def _result(asked: _Asked, text: str) -> JsonObject:
+async def _result(asked: _RemoteSender, text: str) -> JsonObject:
     """How the turn ended whose text this is. It is merged before its text is sent, so its tape knows."""
     if asked.result is not None and asked.result.done():
         return _told(asked.result.result())

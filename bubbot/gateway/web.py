@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from bubbot.channel import Webhook, WebhookVerifier
+from bubbot.channel import SupportsWebhook, WebhookVerifier
 from bubbot.gateway.http_server import HttpAddress, HttpConnections, HttpLimits, http_server
 from bubbot.gateway.paths import check_paths
 
@@ -22,7 +22,7 @@ UNAUTHORIZED, NOT_FOUND, BAD_REQUEST, TOO_LARGE, FAILED = 401, 404, 400, 413, 50
 
 
 @dataclass(frozen=True, slots=True)
-class WebSettings:
+class WebhookSettings:
     """Where the door is."""
 
     host: str = "127.0.0.1"
@@ -30,12 +30,12 @@ class WebSettings:
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
-Channels: TypeAlias = Callable[[], Mapping[str, Webhook]]
+Channels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]
 """The channels that are called, by name, as they are at the moment."""
 
 
 @asynccontextmanager
-async def web_door(channels: Channels, settings: WebSettings) -> AsyncIterator[int]:
+async def web_door(channels: Channels, settings: WebhookSettings) -> AsyncIterator[int]:
     """Serves the channels until the block ends; gives the port.
 
     Raises `ConfigError` where the address cannot be used, or two channels want one path.

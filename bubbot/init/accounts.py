@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bubbot.channel import Channel, Introduction
+from bubbot.channel import BotIdentity, Channel
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError
 from bubbot.init import answers
-from bubbot.init.changes import Changes
+from bubbot.init.changes import PendingEdits
 from bubbot.init.console import Console
-from bubbot.init.present import Present
-from bubbot.init.questions import Given
+from bubbot.init.present import ExistingConfig
+from bubbot.init.questions import InitOptions
 
 TITLES = {"telegram": "Telegram", "discord": "Discord"}
 """The kinds of channel that are asked about, in this order."""
@@ -27,7 +27,7 @@ _IDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class PlatformAccount:
     """A bot on a platform; `name` is the one it has there, empty where the platform was not asked in success."""
 
     kind: str
@@ -37,17 +37,17 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
+class AccountPrompter:
     """Asks about the accounts of the bot. `make` makes an adapter, `meet` asks it who the bot is."""
 
     console: Console
-    present: Present
-    given: Given
-    changes: Changes
+    present: ExistingConfig
+    given: InitOptions
+    changes: PendingEdits
     make: Callable[[str, Mapping[str, Any]], Channel]
-    meet: Callable[[Channel], Introduction | None]
+    meet: Callable[[Channel], BotIdentity | None]
 
-    def ask(self) -> list[Account]:
+    def ask(self) -> list[PlatformAccount]:
         """Asks about each kind; gives those that have a token. Raises `ConfigError`, `ChannelError`, `InputEnded`."""
         found = []
         owners = [answers.owner(text, self._names()) for text in self.given.owners]
@@ -55,7 +55,7 @@ class Accounts:
             name = self.present.channel(kind)
             mine = [number for channel, number in owners if channel == name]
             if (known := self._token(kind, name)) is not None:
-                found.append(Account(kind, name, known, self._owners(kind, name, mine)))
+                found.append(PlatformAccount(kind, name, known, self._owners(kind, name, mine)))
             elif mine:  # the token may come from elsewhere when the bot runs
                 self._owners(kind, name, mine)
         return found

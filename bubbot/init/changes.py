@@ -8,14 +8,14 @@ from pathlib import Path
 
 from bubbot.home import Home
 from bubbot.init.edit import Table, Value, with_value, without
-from bubbot.init.present import Present
+from bubbot.init.present import ExistingConfig
 
 SECRETS = "secrets"
 """The folder of a home for secrets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class PendingSecret:
     """A secret for `table`: `key` with `_file` behind it names its file, which is called `file`."""
 
     table: Table
@@ -25,11 +25,11 @@ class Secret:
 
 
 @dataclass(slots=True)
-class Changes:
+class PendingEdits:
     """Collected while questions are answered; nothing is written before the end."""
 
     values: dict[tuple[Table, str], Value] = field(default_factory=dict)
-    secrets: list[Secret] = field(default_factory=list)
+    secrets: list[PendingSecret] = field(default_factory=list)
 
     def set(self, table: Table, key: str, value: Value) -> None:
         """Sets a value."""
@@ -38,19 +38,19 @@ class Changes:
     def keep(self, table: Table, key: str, text: str) -> None:
         """Puts a secret into a file of its own; a second one takes the place of the first."""
         self.secrets = [one for one in self.secrets if (one.table, one.key) != (table, key)]
-        self.secrets.append(Secret(table, key, text, f"{table[-1]}-{key.replace('_', '-')}"))
+        self.secrets.append(PendingSecret(table, key, text, f"{table[-1]}-{key.replace('_', '-')}"))
 
     def sets_secret(self, table: Table, key: str) -> bool:
         """Return true if this secret is among the changes."""
         return any((one.table, one.key) == (table, key) for one in self.secrets)
 
 
-def secret_path(home: Home, secret: Secret) -> Path:
+def secret_path(home: Home, secret: PendingSecret) -> Path:
     """Where a secret goes."""
     return home.path / SECRETS / secret.file
 
 
-def text_after(present: Present, changes: Changes, home: Home) -> str:
+def text_after(present: ExistingConfig, changes: PendingEdits, home: Home) -> str:
     """The text of the configuration with the changes in it; unchanged values are not touched. Raises `ConfigError`."""
     text = present.basis
     for (table, key), value in changes.values.items():
@@ -61,7 +61,7 @@ def text_after(present: Present, changes: Changes, home: Home) -> str:
     return text
 
 
-def _with_secret(text: str, present: Present, secret: Secret, file: Path) -> str:
+def _with_secret(text: str, present: ExistingConfig, secret: PendingSecret, file: Path) -> str:
     key = f"{secret.key}_file"
     before = present.written(*secret.table, key)
     here = present.path.parent.absolute()
@@ -73,7 +73,7 @@ def _with_secret(text: str, present: Present, secret: Secret, file: Path) -> str
     return with_value(without(text, secret.table, secret.key), secret.table, key, named)
 
 
-def new_secrets(changes: Changes, home: Home) -> Mapping[Path, str]:
+def new_secrets(changes: PendingEdits, home: Home) -> Mapping[Path, str]:
     """The secrets to write by file, without those that stand there already."""
     return {
         path: secret.text
@@ -89,7 +89,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def differs(present: Present, text: str, secrets: Mapping[Path, str]) -> Sequence[Path]:
+def differs(present: ExistingConfig, text: str, secrets: Mapping[Path, str]) -> Sequence[Path]:
     """The files that have to be written."""
     config = [present.path] if text != present.text else []
     return [*secrets, *config]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bubbot.init.accounts import TITLES, Account
-from bubbot.init.changes import Changes
+from bubbot.init.accounts import TITLES, PlatformAccount
+from bubbot.init.changes import PendingEdits
 from bubbot.models import local
 from bubbot.models.unconfigured import key_missing
 from bubbot.settings import Settings
 from bubbot.wiring_models import keyless_models
 
 
-def overridden(settings: Settings, changes: Changes) -> Iterator[str]:
+def overridden(settings: Settings, changes: PendingEdits) -> Iterator[str]:
     """A line for each value that the environment sets otherwise."""
     for (table, key), value in changes.values.items():
         section = getattr(settings, table[0], None)
@@ -22,7 +22,7 @@ def overridden(settings: Settings, changes: Changes) -> Iterator[str]:
 
 def farewell(
     settings: Settings,
-    accounts: Sequence[Account],
+    accounts: Sequence[PlatformAccount],
     *,
     prefix: str,
     writer: int | None,
@@ -53,7 +53,7 @@ def farewell(
         yield from _to_write(account, prefix)
 
 
-def _to_write(account: Account, prefix: str) -> Iterator[str]:
+def _to_write(account: PlatformAccount, prefix: str) -> Iterator[str]:
     title = TITLES[account.kind]
     at = "@" if account.kind == "telegram" else ""
     who = f"{at}{account.name}" if account.name else "your bot"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, Closes, Introduces, Introduction
+from bubbot.channel import BotIdentity, Channel, ChannelOptions, SupportsClose, VerifiesCredentials
 from bubbot.errors import ChannelError
 from bubbot.settings_channels import channel_settings
 
@@ -26,7 +26,7 @@ def make_channel(
     return channel
 
 
-def meet(channel: Channel) -> Introduction | None:
+def meet(channel: Channel) -> BotIdentity | None:
     """Who the bot is; None where the adapter cannot ask.
 
     Raises `ChannelRefused` where the token is not taken, `ChannelError` where the platform is not reached.
@@ -34,20 +34,20 @@ def meet(channel: Channel) -> Introduction | None:
     return asyncio.run(_asked(channel))
 
 
-async def _asked(channel: Channel) -> Introduction | None:
+async def _asked(channel: Channel) -> BotIdentity | None:
     try:
-        if not isinstance(channel, Introduces):
+        if not isinstance(channel, VerifiesCredentials):
             return None
         async with asyncio.timeout(PATIENCE):
             return await channel.introduce()
     except TimeoutError:
         raise ChannelError(f"[channels.{channel.name}] does not answer.") from None
     finally:
-        if isinstance(channel, Closes):
+        if isinstance(channel, SupportsClose):
             await channel.aclose()
 
 
 def close(channel: Channel) -> None:
     """Frees what an adapter that never ran holds."""
-    if isinstance(channel, Closes):
+    if isinstance(channel, SupportsClose):
         asyncio.run(channel.aclose())

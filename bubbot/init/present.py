@@ -16,7 +16,7 @@ from bubbot.settings import Settings, load_with_missing_secrets
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class ExistingConfig:
     """`text`: of `path` as it stands, None where there is none. `data`: what it says.
 
     `settings`: that with the environment; secrets whose files cannot be used are left out of it.
@@ -51,7 +51,7 @@ class Present:
         return kind if kind in names or not names else names[0]
 
 
-def read_present(home: Home, config: Path | None) -> Present:
+def read_present(home: Home, config: Path | None) -> ExistingConfig:
     """Reads what there is. Raises `ConfigError` for a file or a folder that cannot be used, or holds what is unknown."""
     path = config or home.config
     check_home(home)
@@ -60,7 +60,7 @@ def read_present(home: Home, config: Path | None) -> Present:
     settings = load_with_missing_secrets(home=home.path, config=config if there else None)
     # Read anew and unchanged: what is not changed stays byte for byte, line ends and mark of the encoding included.
     text = path.read_bytes().decode() if there else None
-    return Present(path, text, parsed(text) if text is not None else {}, settings)
+    return ExistingConfig(path, text, parsed(text) if text is not None else {}, settings)
 
 
 def example() -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from bubbot.errors import ConfigError
 from bubbot.init import answers
-from bubbot.init.changes import Changes
+from bubbot.init.changes import PendingEdits
 from bubbot.init.console import Console
-from bubbot.init.present import Present
+from bubbot.init.present import ExistingConfig
 from bubbot.models import local
 from bubbot.settings_sources import MissingSecret, shown
 from bubbot.texts import Texts
@@ -21,7 +21,7 @@ OLLAMA_ADDRESS = "http://localhost:11434"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InitOptions:
     """What options answered before anything is asked; None: to be asked. Tokens and keys are not in `repr`.
 
     `tokens` by kind of channel, `owners` as pairs of channel and id.
@@ -36,7 +36,7 @@ class Given:
     owners: Sequence[str] = ()
 
 
-def ask_bot(console: Console, present: Present, given: Given, changes: Changes, zone: str) -> None:
+def ask_bot(console: Console, present: ExistingConfig, given: InitOptions, changes: PendingEdits, zone: str) -> None:
     """Name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
     bot = ("bot",)
     name = console.ask("Name of the bot", _now(present, "name", "bubbot"), answers.bot_name, given=given.name)
@@ -51,7 +51,7 @@ def ask_bot(console: Console, present: Present, given: Given, changes: Changes, 
     )
 
 
-def ask_model(console: Console, present: Present, given: Given, changes: Changes) -> None:
+def ask_model(console: Console, present: ExistingConfig, given: InitOptions, changes: PendingEdits) -> None:
     """Which model answers, its key and its address. Raises `ConfigError`, `InputEnded`."""
     if given.model is not None:
         changes.set(("model",), "name", answers.model_name(given.model))
@@ -66,7 +66,7 @@ def ask_model(console: Console, present: Present, given: Given, changes: Changes
             raise ConfigError(f"The key of the model: {error}") from error
 
 
-def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], changes: Changes) -> None:
+def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], changes: PendingEdits) -> None:
     """Ask for each secret whose file cannot be used, as after a restore; what stays empty stays missing.
 
     Raises `ConfigError`, `InputEnded`.
@@ -89,12 +89,12 @@ def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], chan
                 console.tell(f"  {error}")
 
 
-def _ask_again(console: Console, current: str, changes: Changes) -> None:
+def _ask_again(console: Console, current: str, changes: PendingEdits) -> None:
     if console.choose("Model", {"keep": f"{current}, as it is", "other": "another"}) == "other":
         _ask_kind(console, changes)
 
 
-def _ask_kind(console: Console, changes: Changes) -> None:
+def _ask_kind(console: Console, changes: PendingEdits) -> None:
     here = local.available()
     kinds = {"local": "the demonstration model: no key, no network, and little knowledge"} if here else {}
     kinds |= {
@@ -120,7 +120,7 @@ def _needed(text: str) -> str:
     raise ConfigError("Type a provider, a slash and a model, such as openai/gpt-4o-mini.")
 
 
-def _ask_key(console: Console, name: str, changes: Changes) -> None:
+def _ask_key(console: Console, name: str, changes: PendingEdits) -> None:
     variable = f"{name.partition('/')[0].upper()}_API_KEY"
     while text := console.secret(f"Its key; Enter where there is none, or {variable} is in the environment"):
         try:
@@ -130,7 +130,7 @@ def _ask_key(console: Console, name: str, changes: Changes) -> None:
             console.tell(f"  {error}")
 
 
-def _ask_ollama(console: Console, changes: Changes) -> None:
+def _ask_ollama(console: Console, changes: PendingEdits) -> None:
     address = console.ask("Address of Ollama", OLLAMA_ADDRESS, answers.address)
     name = console.ask("Name of the model there, such as qwen3", "", _ollama_name)
     changes.set(("model",), "name", name)
@@ -142,6 +142,6 @@ def _ollama_name(text: str) -> str:
     return _needed(f"{OLLAMA}/{text.strip().removeprefix(f'{OLLAMA}/')}")
 
 
-def _now(present: Present, key: str, default: str) -> str:
+def _now(present: ExistingConfig, key: str, default: str) -> str:
     """What the file says of the bot, or means by saying nothing; where there is none, the default."""
     return default if present.text is None else str(present.meant("bot", key))

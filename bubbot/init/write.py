@@ -11,11 +11,17 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init.present import Present
+from bubbot.init.present import ExistingConfig
 
 
 def write(
-    home: Home, present: Present, text: str, secrets: Mapping[Path, str], *, stamp: str, check: Callable[[Path], None]
+    home: Home,
+    present: ExistingConfig,
+    text: str,
+    secrets: Mapping[Path, str],
+    *,
+    stamp: str,
+    check: Callable[[Path], None],
 ) -> list[Path]:
     """Writes `text` to the configuration and each of the `secrets` to its file; gives the backups it made.
 
@@ -35,7 +41,7 @@ def write(
 
 def _written(
     home: Home,
-    present: Present,
+    present: ExistingConfig,
     text: str,
     secrets: Mapping[Path, str],
     *,

@@ -9,7 +9,16 @@ from contextlib import aclosing, suppress
 from typing import cast
 
 from bubbot.errors import BubbotError, ModelError
-from bubbot.model import Count, Counts, Model, ModelEvent, ModelRequest, ModelTraits, Transcribes, Transcript
+from bubbot.model import (
+    CountsTokens,
+    Model,
+    ModelEvent,
+    ModelRequest,
+    ModelTraits,
+    TokenCount,
+    TranscribesAudio,
+    Transcript,
+)
 
 
 class LazyModel:
@@ -48,15 +57,15 @@ class LazyModel:
             async for event in events:
                 yield event
 
-    async def count(self, request: ModelRequest) -> Count | None:
-        """See `Counts.count`. Waits for the load, which the call that follows needs anyway."""
+    async def count(self, request: ModelRequest) -> TokenCount | None:
+        """See `CountsTokens.count`. Waits for the load, which the call that follows needs anyway."""
         model = await self._loaded_model()
-        return await model.count(request) if isinstance(model, Counts) else None
+        return await model.count(request) if isinstance(model, CountsTokens) else None
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
-        """See `Transcribes.transcribe`."""
+        """See `TranscribesAudio.transcribe`."""
         model = await self._loaded_model()
-        if not isinstance(model, Transcribes):
+        if not isinstance(model, TranscribesAudio):
             raise ModelError(f"{self._name} cannot write down what recordings say")
         return await model.transcribe(data, name, media_type)
 

@@ -20,8 +20,7 @@ import httpx
 from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.model import (
-    Count,
-    FailedCall,
+    FailedAttempt,
     Model,
     ModelEvent,
     ModelOptions,
@@ -29,15 +28,16 @@ from bubbot.model import (
     ModelRequest,
     ModelTraits,
     TextDelta,
+    TokenCount,
     Transcript,
     Usage,
 )
 from bubbot.models import litellm_errors, litellm_sizes
 from bubbot.models.litellm_keys import KEY_PROVIDER
-from bubbot.models.litellm_messages import Assembly, messages_for, provider_of
+from bubbot.models.litellm_messages import ReplyAssembler, messages_for, provider_of
 from bubbot.models.litellm_quiet import litellm
-from bubbot.models.litellm_tokens import Tokenizers
-from bubbot.models.litellm_wire import BROKEN, Ending
+from bubbot.models.litellm_tokens import TokenizerCache
+from bubbot.models.litellm_wire import BROKEN, StreamEnding
 from bubbot.views.compact import estimate_tokens
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ NO_KEY = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """Seconds to connect, until the first token, and between two; how often a failed call is repeated."""
 
     connect: float = 10.0
@@ -88,14 +88,14 @@ class LitellmModel:
         self._name = options.name
         self._settings = given
         self._key_provider = given.get(KEY_PROVIDER, provider_of(options.name))
-        self._limits = Limits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
+        self._limits = CallLimits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
         keyless = given.get("keyless", ())
         self._targets = tuple(one for one in (options.name, *given.get("fallback", ())) if one not in keyless)
         self._own_secrets = Redactor([key for key in (given.get("api_key"),) if key])
         self._sleep = sleep
         self._chance = chance
         size = given.get("context_tokens")
-        self._tokenizers = Tokenizers()
+        self._tokenizers = TokenizerCache()
         self._longest_answers = {one: litellm_sizes.longest_answer(one) or LONGEST_ANSWER for one in self._targets}
         self._priced = {one: litellm_sizes.price(one, own_address=self._own(one)) is not None for one in self._targets}
         self._traits = litellm_sizes.traits(options.name, context_tokens=size, own_address=self._own(options.name))
@@ -117,7 +117,7 @@ class LitellmModel:
             try:
                 async with aclosing(self._repeated(target, request, fallback)) as events:
                     async for event in events:
-                        said = said or not isinstance(event, FailedCall)
+                        said = said or not isinstance(event, FailedAttempt)
                         yield event
                 return
             except (ModelUnavailable, ModelRateLimited) as error:
@@ -125,15 +125,15 @@ class LitellmModel:
                     raise
                 self._tell("model.fallback", error, next=fallback)
 
-    async def count(self, request: ModelRequest) -> Count | None:
-        """See `Counts.count`: for models of OpenAI at its own address; None for all others."""
+    async def count(self, request: ModelRequest) -> TokenCount | None:
+        """See `CountsTokens.count`: for models of OpenAI at its own address; None for all others."""
         if self._own(self._name):
             return None
         messages = messages_for(request, provider_of(self._name))
         return await asyncio.to_thread(self._tokenizers.count, self._name, messages, request.tools)
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
-        """See `Transcribes.transcribe`. Asked again while that can help; fallback models are for chats."""
+        """See `TranscribesAudio.transcribe`. Asked again while that can help; fallback models are for chats."""
         for attempt in range(self._limits.retries + 1):
             try:
                 return await self._transcribed((name, data, media_type or "application/octet-stream"))
@@ -194,7 +194,7 @@ class LitellmModel:
                 if isinstance(error, (ModelUnavailable, ModelRateLimited)) and not said:
                     wait = self._wait(error, attempt) if attempt < self._limits.retries else None
                     then = fallback if wait is None else target
-                yield FailedCall(target, error.kind, str(error), loop.time() - started, wait or 0.0, then)
+                yield FailedAttempt(target, error.kind, str(error), loop.time() - started, wait or 0.0, then)
                 if wait is None:
                     raise
                 self._tell("model.retry", error, seconds=f"{wait:.2f}")
@@ -208,7 +208,7 @@ class LitellmModel:
 
     async def _once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One call. Every error of litellm and of what lies below it is translated here."""
-        limits, answer, ending = self._limits, Assembly(target), Ending()
+        limits, answer, ending = self._limits, ReplyAssembler(target), StreamEnding()
         loop = asyncio.get_running_loop()
         first = loop.time() + limits.first_token
         late = f"{target} sent nothing for {limits.first_token:g} seconds"
@@ -285,7 +285,9 @@ class LitellmModel:
             # The cause is kept out: its text and its frames hold headers, and with them the key.
             raise litellm_errors.translated(error, target, self._redact) from None
 
-    async def _whole(self, chunks: Any, answer: Assembly, ending: Ending, request: ModelRequest) -> ModelReply:
+    async def _whole(
+        self, chunks: Any, answer: ReplyAssembler, ending: StreamEnding, request: ModelRequest
+    ) -> ModelReply:
         """The reply, where the provider itself said that the answer is over."""
         target = answer.model
         finish = ending.finish(chunks.received_finish_reason or chunks.intermittent_finish_reason)
@@ -321,7 +323,7 @@ class LitellmModel:
         )
         return None
 
-    def _cost(self, target: str, answer: Assembly) -> float | None:
+    def _cost(self, target: str, answer: ReplyAssembler) -> float | None:
         """US dollars as litellm reckons them; None for what had no price before the call either."""
         if answer.usage is None or not self._priced[target]:
             return None
@@ -332,7 +334,7 @@ class LitellmModel:
         total = float(sum(parts))
         return total or None
 
-    async def _own_usage(self, target: str, request: ModelRequest, answer: Assembly) -> Usage | None:
+    async def _own_usage(self, target: str, request: ModelRequest, answer: ReplyAssembler) -> Usage | None:
         """What the model's own tokenizer counts, where the provider sent no usage; None where there is none."""
         if self._own(target):
             return None

@@ -74,14 +74,14 @@ def _address(value: Any, key: str = "") -> str | None:
 
 
 @dataclass
-class _Call:
+class _PartialToolCall:
     id: str
     name: str = ""
     arguments: str = ""
 
 
 @dataclass
-class Assembly:
+class ReplyAssembler:
     """An answer while it arrives. `provider` and `model` are what was asked."""
 
     model: str
@@ -89,8 +89,8 @@ class Assembly:
     reasoning: str = ""
     response_id: str | None = None
     usage: Any = None
-    _calls: list[_Call] = field(default_factory=list)
-    _open: dict[int, _Call] = field(default_factory=dict)
+    _calls: list[_PartialToolCall] = field(default_factory=list)
+    _open: dict[int, _PartialToolCall] = field(default_factory=dict)
     _blocks: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, chunk: Any) -> str:
@@ -140,7 +140,7 @@ class Assembly:
         call = self._open.get(place)
         # Some providers number every parallel call 0 and tell them apart by their ids.
         if call is None or (given and call.id and given != call.id):
-            call = self._open[place] = _Call(given)
+            call = self._open[place] = _PartialToolCall(given)
             self._calls.append(call)
         call.id = call.id or given
         function = getattr(delta, "function", None)

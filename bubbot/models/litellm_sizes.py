@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bubbot.model import ModelTraits, Price, PriceTier
+from bubbot.model import ModelPrice, ModelTraits, PriceTier
 
 _FILE = "model_prices_and_context_window_backup.json"
 _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
@@ -37,7 +37,7 @@ def known_size(name: str) -> int | None:
     return _size(_listed(name))
 
 
-def price(name: str, *, own_address: bool = False) -> Price | None:
+def price(name: str, *, own_address: bool = False) -> ModelPrice | None:
     """Look up what a call of `provider/model` costs; None if nobody knows.
 
     The one look-up for before the call (what is reserved) and after it (what is settled): what has no price in one
@@ -54,7 +54,7 @@ def price(name: str, *, own_address: bool = False) -> Price | None:
         for found in map(_TIER.fullmatch, known)
         if found
     )
-    return Price(*costs, tuple(tiers))
+    return ModelPrice(*costs, tuple(tiers))
 
 
 def is_own_server(name: str, *, own_address: bool) -> bool:

@@ -20,7 +20,7 @@ import tiktoken
 from tiktoken.model import encoding_name_for_model
 from tiktoken_ext import openai_public
 
-from bubbot.model import Count, ToolSpec
+from bubbot.model import TokenCount, ToolSpec
 
 SHIPPED = ("cl100k_base", "o200k_base")
 """The encodings of chat models whose files come with litellm."""
@@ -42,7 +42,7 @@ def encoding_name(name: str) -> str | None:
     return found if found in SHIPPED else None
 
 
-class Tokenizers:
+class TokenizerCache:
     """Counts for models by name. Loads an encoding at its first use, which takes some tenths of a second and some
     50 MB; every method is for a thread and may be called from several."""
 
@@ -51,7 +51,7 @@ class Tokenizers:
         self._lock = Lock()
         self._made: dict[str, tiktoken.Encoding] = {}
 
-    def count(self, name: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> Count | None:
+    def count(self, name: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> TokenCount | None:
         """The tokens of chat messages as OpenAI frames them.
 
         None where the encoding is not certain or not here, and for what is no text: a picture, a sound, a file.
@@ -68,7 +68,7 @@ class Tokenizers:
         if tools:
             tokens += _of_text(encoding, json.dumps([tool.as_json() for tool in tools], ensure_ascii=False))
         calls = any(message.get("tool_calls") for message in messages)
-        return Count(tokens, encoding.name, approximate=bool(tools) or calls)
+        return TokenCount(tokens, encoding.name, approximate=bool(tools) or calls)
 
     def count_text(self, name: str, text: str) -> int | None:
         """The tokens of a text alone."""

@@ -25,7 +25,7 @@ _LENGTH = frozenset({"model_context_window_exceeded"})
 """Ends that litellm takes for `stop` and that cut the answer."""
 
 
-class Ending:
+class StreamEnding:
     """Listens to one stream. `reason` is the provider's own word; `message` its own name for the answer."""
 
     def __init__(self) -> None:

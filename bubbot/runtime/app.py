@@ -11,10 +11,10 @@ from bubbot.channel import Inbound
 from bubbot.errors import ConfigError
 from bubbot.log import bind
 from bubbot.runtime.changes import message_id
-from bubbot.runtime.link import ChannelLink, SessionDeps
+from bubbot.runtime.link import SessionChannel, SessionDeps
 from bubbot.runtime.session import SessionRuntime
 from bubbot.tape.service import TapeService
-from bubbot.turn import Accepted, Changed, TurnResult
+from bubbot.turn import AcceptedInbound, TapeChange, TurnResult
 
 KEPT_IDLE = 256
 """Sessions that are remembered at most while nothing happens in them; what is forgotten is read again."""
@@ -23,7 +23,7 @@ KEPT_ENTRIES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class RuntimeLoad:
     """What a bot has to do: messages that wait for a turn, turns under way, and sessions that are remembered."""
 
     waiting: int = 0
@@ -36,7 +36,7 @@ class AppRuntime:
 
     def __init__(
         self,
-        links: Mapping[str, ChannelLink],
+        links: Mapping[str, SessionChannel],
         deps: SessionDeps,
         tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
@@ -49,7 +49,7 @@ class AppRuntime:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._paused = False
 
-    def renew(self, links: Mapping[str, ChannelLink], deps: SessionDeps) -> None:
+    def renew(self, links: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
         """Other channels and other settings: what is under way ends as it began, what comes next goes by these."""
         self._links, self._deps = dict(links), deps
         for name, session in self._sessions.items():
@@ -75,14 +75,14 @@ class AppRuntime:
         running = [session.under_way for session in self._sessions.values()]
         await asyncio.gather(*(asyncio.wait([one]) for one in running if one is not None))
 
-    def submit(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
+    def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queues an accepted inbound in its session. The future ends with the turn that answers it."""
         inbound = accepted.inbound
         result = self._session(inbound.channel, inbound.session).submit(accepted)
         self._run(inbound.session)
         return result
 
-    def change(self, changed: Changed) -> None:
+    def change(self, changed: TapeChange) -> None:
         """Queues a change of an earlier message in its session."""
         event = changed.event
         self._session(event.channel, event.session).change(changed)
@@ -111,10 +111,10 @@ class AppRuntime:
         session = self._sessions.get(session_id)
         return (session.running, session.waiting) if session else (False, 0)
 
-    def load(self) -> Load:
+    def load(self) -> RuntimeLoad:
         """What there is to do, over all sessions."""
         sessions = self._sessions.values()
-        return Load(sum(one.waiting for one in sessions), sum(one.running for one in sessions), len(sessions))
+        return RuntimeLoad(sum(one.waiting for one in sessions), sum(one.running for one in sessions), len(sessions))
 
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bubbot.errors import ModelError
-from bubbot.model import FailedCall, ModelReply, Usage
+from bubbot.model import FailedAttempt, ModelReply, Usage
 from bubbot.runtime.calls import clean
 from bubbot.tape.entry import JsonObject
 
@@ -16,7 +16,7 @@ def usage_data(usage: Usage) -> dict[str, Any]:
     return {name: getattr(usage, name) for name in Usage.__slots__}
 
 
-class Attempts:
+class AttemptRecorder:
     """Records the calls of one step, in order. `elapsed` is a monotonic clock in seconds, `model` who is asked first.
 
     A model that never asks twice reports nothing; its one call is recorded from what the runner sees.
@@ -38,7 +38,7 @@ class Attempts:
         if self._first_text is None:
             self._first_text = self._elapsed()
 
-    def on_failed_call(self, failed: FailedCall) -> None:
+    def on_failed_call(self, failed: FailedAttempt) -> None:
         """Record a call that failed; another one follows it after its wait, if it names a model."""
         self._model = failed.model
         self._started = self._elapsed() - failed.elapsed

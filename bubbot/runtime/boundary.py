@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from bubbot.errors import BubbotError, ModelNotAsked, ModelUnconfigured
+from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured
 from bubbot.runtime.calls import clean
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.metering import not_asked
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 async def failure(turn: Turn, error: Exception) -> LoopResult:
     """Records the error on the turn's tape, and says it as people are told."""
-    if isinstance(error, ModelNotAsked):
+    if isinstance(error, ModelCallDenied):
         return LoopResult("failed", await not_asked(turn, error))
     if isinstance(error, BubbotError):
         await turn.tape.append([make.error(error.kind, clean(str(error)))])

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.channel import ToolEnded, ToolStarted
+from bubbot.channel import ToolFinished, ToolStarted
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
 from bubbot.model import ToolCall
 from bubbot.runtime.preview import Show, shortened, show_nothing
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
-from bubbot.tool import Rerun, Tool, Toolbox
+from bubbot.tool import RerunModel, Tool, Toolbox
 from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ REPEAT_LIMIT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ToolSettings:
+class ToolLimits:
     """`timeout`: seconds a tool may run. `result_limit`: characters of a result that are shown."""
 
     timeout: float = 60.0
@@ -38,7 +38,7 @@ class ToolSettings:
 
 
 @dataclass
-class Repeats:
+class RepeatedCalls:
     """Equal calls in a row, within one turn."""
 
     last: tuple[str, str] = ("", "")
@@ -54,15 +54,15 @@ class Repeats:
         return self.count
 
 
-class CallRunner:
+class ToolCallRunner:
     """Runs calls one after another: they may write to the same tape. `show` is told of each."""
 
-    def __init__(self, toolbox: Toolbox, settings: ToolSettings, show: Show = show_nothing) -> None:
+    def __init__(self, toolbox: Toolbox, settings: ToolLimits, show: Show = show_nothing) -> None:
         self._toolbox = toolbox
         self._show = show
         self._settings = settings
 
-    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: Repeats) -> list[dict[str, Any]]:
+    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> list[dict[str, Any]]:
         """A result for each call, in order. Raises `ModelRepeatsCall` where the model does not stop repeating itself.
 
         Where it raises or is cancelled, the results there are by then are appended to the turn's tape.
@@ -79,7 +79,7 @@ class CallRunner:
             raise
         return results
 
-    async def _counted(self, turn: Turn, call: ToolCall, repeats: Repeats) -> tuple[str, bool]:
+    async def _counted(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[str, bool]:
         times = repeats.seen(call)
         if times > REPEAT_LIMIT:
             raise ModelRepeatsCall(call.name)
@@ -88,7 +88,7 @@ class CallRunner:
         self._show(turn.session, ToolStarted(clean(call.name), shortened(clean(call.arguments))))
         output, failed = await self._one(turn, call)
         size = len(clean(output))
-        self._show(turn.session, ToolEnded(clean(call.name), not failed, size, size > self._settings.result_limit))
+        self._show(turn.session, ToolFinished(clean(call.name), not failed, size, size > self._settings.result_limit))
         return await self.shown(turn.tape, output), failed
 
     async def _one(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
@@ -104,7 +104,7 @@ class CallRunner:
             return f"{call.name} failed: {type(error).__name__}: {error}", True
         return output if isinstance(output, str) else output.text, False
 
-    async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | Rerun:
+    async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | RerunModel:
         """The tool's output. Raises what the tool raised, or `ToolError` when it ran out of time."""
         try:
             async with asyncio.timeout(self._settings.timeout) as limit:
@@ -113,7 +113,7 @@ class CallRunner:
             if not limit.expired():
                 raise  # the tool's own
             raise ToolError(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
-        if not isinstance(output, (str, Rerun)):
+        if not isinstance(output, (str, RerunModel)):
             raise ToolFailed(f"{tool.name} gave back a {type(output).__name__} where text was due")
         return output
 

@@ -11,19 +11,19 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
 from bubbot.tape.query import TapeQuery
-from bubbot.turn import Accepted, Changed
+from bubbot.turn import AcceptedInbound, TapeChange
 
 REACTED = "reaction"
 REACH = 2_000
 """Newest messages of a tape among which the changed one is looked for."""
 
 
-async def change_entries(tape: TapeHandle, inbox: str, changed: Changed) -> tuple[list[TapeEntry], str]:
+async def change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> tuple[list[TapeEntry], str]:
     """What a change writes on the session tape, and its outcome: `applied`, `heard`, or `unknown` where the tape does
     not have the message."""
     change = changed.event
     if isinstance(change, Inbound):
-        return [message_entry(inbox, Accepted(changed.id, change))], "heard"
+        return [message_entry(inbox, AcceptedInbound(changed.id, change))], "heard"
     target = await message_id(tape, change.message)
     meta: dict[str, Any] = {"inbound": [inbox, changed.id]}
     if isinstance(change, Edit):

@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args, get_origin
 from xml.sax.saxutils import escape, quoteattr
 
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolError, ToolFailed, ToolRetry
-from bubbot.runtime.calls import CallRunner, clean
+from bubbot.runtime.calls import ToolCallRunner, clean
 from bubbot.runtime.router import COMMAND_PREFIX
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
-from bubbot.tool import Rerun, Tool, ToolArgs, Toolbox
+from bubbot.tool import RerunModel, Tool, ToolArgs, Toolbox
 from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class CommandOutcome:
 class CommandRunner:
     """Parses and runs commands. `elapsed` is a monotonic clock in seconds."""
 
-    def __init__(self, toolbox: Toolbox, calls: CallRunner, elapsed: Callable[[], float]) -> None:
+    def __init__(self, toolbox: Toolbox, calls: ToolCallRunner, elapsed: Callable[[], float]) -> None:
         self._toolbox = toolbox
         self._calls = calls
         self._elapsed = elapsed
@@ -76,7 +76,7 @@ class CommandRunner:
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
         finally:
             turn.runs_command = False
-        if isinstance(output, Rerun):
+        if isinstance(output, RerunModel):
             return CommandOutcome(name, "ok", output.text, rerun=True)
         return CommandOutcome(name, "ok", clean(output))
 

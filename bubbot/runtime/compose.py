@@ -18,9 +18,9 @@ from bubbot.texts import SILENT_MARK
 from bubbot.turn import Turn
 from bubbot.views.attachments import IMAGE_BYTES, IMAGES_SHOWN, image_text, images_in, joined
 from bubbot.views.compact import BYTES_PER_TOKEN, estimate_tokens
-from bubbot.views.context import Context, ContextView
+from bubbot.views.context import ContextView, ModelContext
 from bubbot.views.memory import SECTION_LIMIT, memory_block
-from bubbot.views.selectors import Style
+from bubbot.views.selectors import MessageStyle
 
 ANSWER_SHARE = 4
 """A quarter of a model's context is left for its answer."""
@@ -29,7 +29,7 @@ MEMORY_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ComposeSettings:
+class ContextPolicy:
     """The selector (`auto`: `compact` where the model's context size is known, else `window`), what the prompt is
     made of, the memory block's reach, and how many images (and bytes of them) a model that sees is shown."""
 
@@ -43,7 +43,7 @@ class ComposeSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedRequest:
     """A request, the model it is for, the context it shows, the view that made it (as JSON), the head it was read at.
 
     In the context images are references; in the request they are their bytes.
@@ -51,25 +51,25 @@ class Composed:
 
     request: ModelRequest
     model: Model
-    context: Context
+    context: ModelContext
     view: JsonObject
     head: int
 
 
-class Composer:
+class RequestComposer:
     """Builds requests. `models` gives the model of a turn's session, `specs` the tools of a role in a fixed order."""
 
     def __init__(
         self,
         models: Callable[[Turn], Awaitable[Model]],
-        settings: ComposeSettings,
+        settings: ContextPolicy,
         specs: Callable[[Role], tuple[ToolSpec, ...]],
     ) -> None:
         self._models = models
         self._settings = settings
         self._specs = specs
 
-    async def compose(self, turn: Turn, budget: int | None = None) -> Composed:
+    async def compose(self, turn: Turn, budget: int | None = None) -> ComposedRequest:
         """What the model would be shown next. Reads; never writes.
 
         `budget`: estimated tokens for the messages, where somebody knows better than the estimate.
@@ -81,7 +81,7 @@ class Composer:
         selector = self._settings.selector
         if selector == "auto":
             selector = "compact" if traits.context_tokens else "window"
-        style = Style(
+        style = MessageStyle(
             stamps=None if traits.short_prompt else turn.zone,
             first_assistant=traits.first_assistant,
             bootstrap=not traits.short_prompt,
@@ -94,7 +94,7 @@ class Composer:
         context = await turn.tape.read(view)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await pictured(request, turn.tape.get_blob)
-        return Composed(request, model, context, view.as_json(), await turn.tape.head())
+        return ComposedRequest(request, model, context, view.as_json(), await turn.tape.head())
 
     async def _system(self, turn: Turn, traits: ModelTraits) -> str:
         settings, short = self._settings, traits.short_prompt

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.errors import ModelOverflow
-from bubbot.model import Count, Counts, Model, ModelRequest
-from bubbot.runtime.compose import Composed, Composer, fixed_tokens, room
+from bubbot.model import CountsTokens, Model, ModelRequest, TokenCount
+from bubbot.runtime.compose import ComposedRequest, RequestComposer, fixed_tokens, room
 from bubbot.turn import Turn
 from bubbot.views.compact import message_tokens
 from bubbot.views.context import COMPACTING
@@ -23,11 +23,11 @@ _UNCUT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedRequest:
     """A request, what it counts, and the tokens it may have (None: nobody counted, or it fits)."""
 
-    composed: Composed
-    count: Count | None = None
+    composed: ComposedRequest
+    count: TokenCount | None = None
     limit: int | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -44,50 +44,52 @@ class Fitted:
         )
 
 
-class Fitting:
+class RequestFitter:
     """Composes requests that fit into the model's context. `seconds`: what a whole model call may take."""
 
-    def __init__(self, composer: Composer, seconds: float) -> None:
+    def __init__(self, composer: RequestComposer, seconds: float) -> None:
         self._composer = composer
         self._seconds = min(seconds, COUNT_TIMEOUT)
 
-    async def fitted(self, turn: Turn, *, last: bool = False) -> Fitted:
+    async def fitted(self, turn: Turn, *, last: bool = False) -> FittedRequest:
         """The next request. What cannot be cut to fit comes back with its limit.
 
         `last`: there is no shorter window to go to, so that the share of the answer may be used up too.
         """
         first = await self._composer.compose(turn)
         size = first.model.traits.context_tokens
-        if size is None or not isinstance(first.model, Counts):
-            return Fitted(first)
+        if size is None or not isinstance(first.model, CountsTokens):
+            return FittedRequest(first)
         cut = first.context.new_cut is not None
         # A token is a byte at least: what has fewer bytes than there is room needs no counting.
         if not cut and len(first.request.as_bytes()) <= room(size):
-            return Fitted(first)
+            return FittedRequest(first)
         whole = await self._uncut(turn) if cut else first
         count = await counted(whole.model, whole.request, self._seconds)
-        return Fitted(first) if count is None else await self._narrowed(turn, whole, count, size, last=last)
+        return FittedRequest(first) if count is None else await self._narrowed(turn, whole, count, size, last=last)
 
-    async def _uncut(self, turn: Turn) -> Composed:
+    async def _uncut(self, turn: Turn) -> ComposedRequest:
         """All that stands after the recorded cut, with the smallest budget that shows it."""
         composed = await self._composer.compose(turn, _UNCUT)
         return replace(composed, view={**composed.view, "budget": _estimated(composed)})
 
-    async def _narrowed(self, turn: Turn, composed: Composed, count: Count, size: int, *, last: bool) -> Fitted:
+    async def _narrowed(
+        self, turn: Turn, composed: ComposedRequest, count: TokenCount, size: int, *, last: bool
+    ) -> FittedRequest:
         """Cuts more until the count fits or nothing is left to cut. Each round has a smaller budget."""
         limit = size if last else room(size)
         while count.tokens > room(size):
             shorter = await self._shorter(turn, composed, _scaled(composed, count, room(size)))
             if shorter is None:
-                return Fitted(composed, count, limit)
+                return FittedRequest(composed, count, limit)
             composed = shorter
             again = await counted(composed.model, composed.request, self._seconds)
             if again is None:
-                return Fitted(composed)
+                return FittedRequest(composed)
             count = again
-        return Fitted(composed, count)
+        return FittedRequest(composed, count)
 
-    async def _shorter(self, turn: Turn, composed: Composed, budget: int) -> Composed | None:
+    async def _shorter(self, turn: Turn, composed: ComposedRequest, budget: int) -> ComposedRequest | None:
         """The request with less of the conversation; None where the selector cannot cut, or only one exchange is left.
 
         The budget is for what can be cut, of which nobody here knows the size: it is halved until it bites.
@@ -101,9 +103,9 @@ class Fitting:
         return None
 
 
-async def counted(model: Model, request: ModelRequest, seconds: float) -> Count | None:
+async def counted(model: Model, request: ModelRequest, seconds: float) -> TokenCount | None:
     """The model's own count; None where it cannot count, or fails to, or takes too long. Never raises."""
-    if not isinstance(model, Counts):
+    if not isinstance(model, CountsTokens):
         return None
     try:
         async with asyncio.timeout(seconds):
@@ -113,11 +115,11 @@ async def counted(model: Model, request: ModelRequest, seconds: float) -> Count 
         return None
 
 
-def _estimated(composed: Composed) -> int:
+def _estimated(composed: ComposedRequest) -> int:
     return sum(map(message_tokens, composed.context.shown))
 
 
-def _scaled(composed: Composed, count: Count, most: int) -> int:
+def _scaled(composed: ComposedRequest, count: TokenCount, most: int) -> int:
     """The budget in estimated tokens that stands for `most` counted ones."""
     fixed = fixed_tokens(composed.request.system, composed.request.tools)
     return max(1, most * (_estimated(composed) + fixed) // max(count.tokens, 1) - fixed)

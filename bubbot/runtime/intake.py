@@ -16,15 +16,15 @@ from typing import Any, TypeAlias
 from bubbot.budget import Budget
 from bubbot.channel import Attachment, Inbound
 from bubbot.errors import FetchFailed, ModelError
-from bubbot.model import ModelReply, Transcribes
+from bubbot.model import ModelReply, TranscribesAudio
 from bubbot.runtime.calls import clean
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
-from bubbot.turn import Accepted
+from bubbot.turn import AcceptedInbound
 from bubbot.views.attachments import FILE, IMAGE, bytes_text
-from bubbot.views.budget import Payer, person
+from bubbot.views.budget import BudgetSubject, person
 from bubbot.views.compact import estimate_tokens
 from bubbot.views.quoting import label
 from bubbot.views.selectors import OWN
@@ -54,11 +54,11 @@ TEXT_SUFFIX = re.compile(
 )
 
 Fetch: TypeAlias = Callable[[Attachment, int], Awaitable[bytes]]
-"""`Fetches.fetch` of a channel."""
+"""`FetchesAttachments.fetch` of a channel."""
 
 
 @dataclass(frozen=True, slots=True)
-class IntakeSettings:
+class AttachmentLimits:
     """`max_bytes` of one file; `max_inline` characters of a text that are put into the context; `timeout` seconds for
     one try at a file; `waits` seconds before each further try; `at_once` files fetched at the same time."""
 
@@ -71,7 +71,7 @@ class IntakeSettings:
 
 
 @dataclass
-class Taken:
+class AttachmentResult:
     """What became of the attachments of one message: content parts, facts for the tape, sentences for people."""
 
     parts: list[JsonObject] = field(default_factory=list)
@@ -84,30 +84,32 @@ async def no_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001
     raise FetchFailed("this channel cannot fetch files")
 
 
-class Intake:
+class AttachmentIntake:
     """Takes in attachments, a few at once over all sessions. `transcriber` writes down what recordings say, under
     the name of its model, and `budget` counts that; `sleep` is for tests."""
 
     def __init__(
         self,
-        settings: IntakeSettings | None = None,
-        transcriber: tuple[str, Transcribes] | None = None,
+        settings: AttachmentLimits | None = None,
+        transcriber: tuple[str, TranscribesAudio] | None = None,
         *,
         budget: Budget | None = None,
         texts: Texts = Texts(),  # noqa: B008 - frozen
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._settings = settings or IntakeSettings()
+        self._settings = settings or AttachmentLimits()
         self._texts = texts
         self._budget = budget
         self._transcriber = transcriber
         self._sleep = sleep
         self._places = asyncio.Semaphore(self._settings.at_once)
 
-    async def take(self, tape: TapeHandle, inbox: str, batch: Sequence[Accepted], fetch: Fetch) -> dict[int, Taken]:
+    async def take(
+        self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
+    ) -> dict[int, AttachmentResult]:
         """The attachments of messages and of what they quote, in order, by the id of the message. Raises what the
         store raises."""
-        tasks: dict[int, list[asyncio.Task[Taken]]] = {}
+        tasks: dict[int, list[asyncio.Task[AttachmentResult]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for accepted in batch:
@@ -126,12 +128,12 @@ class Intake:
         inbound: list[Any],
         attachment: Attachment,
         fetch: Fetch,
-        payer: Payer,
+        payer: BudgetSubject,
         *,
         quoted: bool,
-    ) -> Taken:
+    ) -> AttachmentResult:
         if not attachment.reference:
-            return Taken([unfetched(attachment)])
+            return AttachmentResult([unfetched(attachment)])
         async with self._places:
             try:
                 data = await self._fetched(attachment, fetch)
@@ -142,21 +144,21 @@ class Intake:
             if quoted:
                 part["quoted"] = True
             if part["type"] == IMAGE:
-                return Taken([part])
+                return AttachmentResult([part])
             if attachment.kind in SPOKEN and self._transcriber is not None:
                 return await self._written_down(part, inbound, attachment, data, payer)
         text = _text_of(part, data)
-        return Taken([part | self._inlined(text) if text is not None else part])
+        return AttachmentResult([part | self._inlined(text) if text is not None else part])
 
     def _failed(
         self, attachment: Attachment, inbound: list[Any], reason: str, *, what: str = "could not be fetched"
-    ) -> Taken:
+    ) -> AttachmentResult:
         name = file_name(attachment.name) or attachment.kind
         reason = _line(reason, REASON_LIMIT).rstrip(".")
         log.info("an attachment %s: %s", what, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
         part = {"type": "text", "text": f"[attachment {name} {what}: {reason}]", OWN: True}
-        return Taken(
+        return AttachmentResult(
             [part], [make.event(FAILED, fact)], [self._texts.say("attachment_failed", name=name, reason=reason)]
         )
 
@@ -193,8 +195,8 @@ class Intake:
             raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
 
     async def _written_down(
-        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, payer: Payer
-    ) -> Taken:
+        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, payer: BudgetSubject
+    ) -> AttachmentResult:
         assert self._transcriber is not None
         model, _ = self._transcriber
         name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
@@ -204,11 +206,11 @@ class Intake:
         except (ModelError, TimeoutError) as error:
             reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
             failed = self._failed(attachment, inbound, reason, what="could not be written down")
-            return Taken([part, *failed.parts], failed.facts, failed.notices)
+            return AttachmentResult([part, *failed.parts], failed.facts, failed.notices)
         fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(said)}
-        return Taken([part | self._inlined(said) | {"by": model}], [make.event(TRANSCRIBED, fact)])
+        return AttachmentResult([part | self._inlined(said) | {"by": model}], [make.event(TRANSCRIBED, fact)])
 
-    async def _said(self, data: bytes, name: str, media_type: str, payer: Payer) -> str:
+    async def _said(self, data: bytes, name: str, media_type: str, payer: BudgetSubject) -> str:
         """What is said in a recording. Reserved before the call, as every other is; seconds of sound are no tokens."""
         assert self._transcriber is not None
         model, transcriber = self._transcriber
@@ -225,13 +227,13 @@ class Intake:
         return {"text": shown} | ({"characters": len(text)} if len(shown) < len(text) else {})
 
 
-def _payer(inbound: Inbound) -> Payer:
+def _payer(inbound: Inbound) -> BudgetSubject:
     """For whom a recording is written down: before its turn begins."""
-    return Payer(inbound.session, person(inbound.session, inbound.sender.id))
+    return BudgetSubject(inbound.session, person(inbound.session, inbound.sender.id))
 
 
-def _together(results: Sequence[Taken]) -> Taken:
-    return Taken(
+def _together(results: Sequence[AttachmentResult]) -> AttachmentResult:
+    return AttachmentResult(
         [part for one in results for part in one.parts],
         [fact for one in results for fact in one.facts],
         [notice for one in results for notice in one.notices],

@@ -7,22 +7,22 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from bubbot.channel import Inbound, Outbound, Part, Role
-from bubbot.runtime.intake import Fetch, Intake, no_fetch
+from bubbot.channel import Inbound, MessagePart, Outbound, Role
+from bubbot.runtime.intake import AttachmentIntake, Fetch, no_fetch
 from bubbot.runtime.loop import AgentLoop
-from bubbot.runtime.metering import Pace, nothing_said
-from bubbot.runtime.places import Places
+from bubbot.runtime.metering import RateGate, nothing_said
+from bubbot.runtime.places import TurnLimiter
 from bubbot.runtime.preview import Show, show_nothing
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.schedule.firing import Firings
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId
 from bubbot.texts import Texts
-from bubbot.views.outbox import Intent
+from bubbot.views.outbox import OutboxMessage
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelLink:
+class SessionChannel:
     """What a session knows of its channel: the tapes beside it, how it cuts a message, who may do what, and how it
     wants waiting messages treated. `chat_limit` gives a chat's own limit of turns at once; `fetch` fetches what came
     with a message; `other` gives the link of another channel."""
@@ -30,12 +30,12 @@ class ChannelLink:
     name: str
     inbox: str
     outbox: str
-    parts: Callable[[Outbound], Sequence[Part]]
+    parts: Callable[[Outbound], Sequence[MessagePart]]
     role: Callable[[Inbound], Role]
-    rules: WaitingRules = WaitingRules()  # noqa: RUF009 - frozen
+    rules: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
     chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
     fetch: Fetch = no_fetch
-    other: Callable[[str], ChannelLink | None] = lambda _channel: None
+    other: Callable[[str], SessionChannel | None] = lambda _channel: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class SessionDeps:
     new_id: NewId
     zone: tzinfo
     retention_days: int
-    places: Places
-    deliver: Callable[[str, Intent], Awaitable[None]]
+    places: TurnLimiter
+    deliver: Callable[[str, OutboxMessage], Awaitable[None]]
     show: Show = show_nothing
     texts: Texts = Texts()  # noqa: RUF009 - frozen
     firings: Firings | None = None
-    intake: Intake = field(default_factory=Intake)
-    pace: Pace = field(default_factory=lambda: Pace(None, Texts(), nothing_said))
+    intake: AttachmentIntake = field(default_factory=AttachmentIntake)
+    pace: RateGate = field(default_factory=lambda: RateGate(None, Texts(), nothing_said))

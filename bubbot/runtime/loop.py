@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bubbot.errors import OverTime
+from bubbot.errors import TurnTimeout
 from bubbot.runtime.commands import CommandOutcome, CommandRunner
 from bubbot.runtime.router import is_command
 from bubbot.runtime.runner import ModelRunner
@@ -40,7 +40,7 @@ class AgentLoop:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise OverTime(turn.seconds) from None
+            raise TurnTimeout(turn.seconds) from None
 
     async def _run(self, turn: Turn) -> LoopResult:
         if turn.fixed is not None:

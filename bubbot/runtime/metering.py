@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
-from bubbot.budget import Budget, Call
+from bubbot.budget import Budget, MeteredCall
 from bubbot.channel import Outbound
-from bubbot.errors import BudgetSpent, ModelAnsweredNothing, ModelNotAsked, TooManyMessages
+from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
 from bubbot.model import NANO, Model, ModelReply, TextDelta
-from bubbot.rates import Rates
+from bubbot.rates import RateLimiter
 from bubbot.runtime.calls import clean
-from bubbot.runtime.compose import Composed, fixed_tokens
+from bubbot.runtime.compose import ComposedRequest, fixed_tokens
 from bubbot.runtime.router import is_command, route_assistant
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
-from bubbot.turn import SCHEDULED, Accepted, Turn
-from bubbot.views.budget import CallError, Payer, person, whose_budget
+from bubbot.turn import SCHEDULED, AcceptedInbound, Turn
+from bubbot.views.budget import BudgetSubject, CallError, person, whose_budget
 from bubbot.views.compact import estimate_tokens, message_tokens
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ RETRY = ",retry"
 """The command that asks the model."""
 
 
-class Heard(Protocol):
+class CallObserver(Protocol):
     """Is told what came of a call."""
 
     def text(self, delta: TextDelta) -> None:
@@ -50,15 +50,17 @@ class Heard(Protocol):
 class Meter(Protocol):
     """Reserves what model calls take."""
 
-    def call(self, turn: Turn, composed: Composed, counted: int | None) -> AbstractAsyncContextManager[Heard]:
+    def call(
+        self, turn: Turn, composed: ComposedRequest, counted: int | None
+    ) -> AbstractAsyncContextManager[CallObserver]:
         """Around one model call, durable before it begins. `counted`: the tokens of the request, where somebody counted.
 
-        Raises `BudgetSpent`.
+        Raises `BudgetExceeded`.
         """
         ...
 
 
-class _Unheard:
+class NullObserver:
     def __init__(self) -> None:
         self.cost: float | None = None
 
@@ -76,15 +78,15 @@ class Unmetered:
     def call(
         self,
         turn: Turn,  # noqa: ARG002 - the port's signature
-        composed: Composed,  # noqa: ARG002
+        composed: ComposedRequest,  # noqa: ARG002
         counted: int | None,  # noqa: ARG002
-    ) -> AbstractAsyncContextManager[Heard]:
+    ) -> AbstractAsyncContextManager[CallObserver]:
         """Reserves nothing."""
-        return nullcontext(_Unheard())
+        return nullcontext(NullObserver())
 
 
-class _Listening:
-    def __init__(self, call: Call) -> None:
+class _BudgetObserver:
+    def __init__(self, call: MeteredCall) -> None:
         self._call = call
         self._size = 0
 
@@ -96,7 +98,7 @@ class _Listening:
         self._call.heard = max(self._call.heard, estimate_tokens(reply.text) if reply.text else 0)
         self._call.reply = reply
         if not reply.calls and route_assistant(clean(reply.text)).empty:
-            self._call.error = CallError(ModelAnsweredNothing.kind)
+            self._call.error = CallError(ModelEmptyAnswer.kind)
 
     @property
     def cost(self) -> float | None:
@@ -104,12 +106,12 @@ class _Listening:
         return None if nano is None else nano / NANO
 
 
-class _Metered(AbstractAsyncContextManager[Heard]):
-    def __init__(self, call: AbstractAsyncContextManager[Call]) -> None:
+class _MeteredContext(AbstractAsyncContextManager[CallObserver]):
+    def __init__(self, call: AbstractAsyncContextManager[MeteredCall]) -> None:
         self._call = call
 
-    async def __aenter__(self) -> Heard:
-        return _Listening(await self._call.__aenter__())
+    async def __aenter__(self) -> CallObserver:
+        return _BudgetObserver(await self._call.__aenter__())
 
     async def __aexit__(self, *raised: object) -> bool | None:
         return await self._call.__aexit__(*raised)  # type: ignore[arg-type]
@@ -121,22 +123,24 @@ class BudgetMeter:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
 
-    def call(self, turn: Turn, composed: Composed, counted: int | None) -> AbstractAsyncContextManager[Heard]:
+    def call(
+        self, turn: Turn, composed: ComposedRequest, counted: int | None
+    ) -> AbstractAsyncContextManager[CallObserver]:
         """See `Meter.call`."""
         request = composed.request
         if counted is None:
             # From the context, where an image is a reference: its bytes in the request are no tokens.
             shown = sum(map(message_tokens, composed.context.shown))
             counted = shown + fixed_tokens(request.system, request.tools)
-        return _Metered(self._budget.call(payer_of(turn), composed.model.name, counted))
+        return _MeteredContext(self._budget.call(payer_of(turn), composed.model.name, counted))
 
 
-def payer_of(turn: Turn) -> Payer:
+def payer_of(turn: Turn) -> BudgetSubject:
     """For whom a turn asks: its session, its person, and the job that caused it."""
-    return Payer(turn.session, person(turn.session, turn.sender.id), turn.job, turn.id)
+    return BudgetSubject(turn.session, person(turn.session, turn.sender.id), turn.job, turn.id)
 
 
-class Thrifty:
+class BudgetFallbackModel:
     """The model of a turn; where a budget of it is used up, the first of the `cheaper` ones that has one left."""
 
     def __init__(
@@ -160,24 +164,26 @@ class Thrifty:
         return model
 
 
-class Pace:
+class RateGate:
     """Lets the messages of a session come to the model no faster than the rates allow. `tell` says something at once
     that no turn said."""
 
-    def __init__(self, rates: Rates | None, texts: Texts, tell: Callable[[str, Outbound], Awaitable[None]]) -> None:
+    def __init__(
+        self, rates: RateLimiter | None, texts: Texts, tell: Callable[[str, Outbound], Awaitable[None]]
+    ) -> None:
         self.rates = rates
         self._texts = texts
         self._tell = tell
 
-    async def wait(self, ahead: Sequence[Accepted], woken: asyncio.Event) -> ModelNotAsked | None:
+    async def wait(self, ahead: Sequence[AcceptedInbound], woken: asyncio.Event) -> ModelCallDenied | None:
         """Returns when the messages may have their turn, or when somebody is `woken`; with an error where they may not."""
         if self.rates is None or not ahead or ahead[0].attempts or not _asks(ahead[0]):
             return None
         inbound = ahead[0].inbound
         try:
-            payer = Payer(inbound.session, person(inbound.session, inbound.sender.id))
+            payer = BudgetSubject(inbound.session, person(inbound.session, inbound.sender.id))
             seconds = self.rates.book(payer)
-        except TooManyMessages as refused:
+        except RateLimitExceeded as refused:
             return refused
         if seconds > QUIETLY:
             await self._say(ahead[0], self._texts.say("over_rate", count=round(seconds)))
@@ -189,7 +195,7 @@ class Pace:
                 pass
         return None
 
-    def crowded(self, ahead: Callable[[], Sequence[Accepted]]) -> Callable[[int], Awaitable[None]]:
+    def crowded(self, ahead: Callable[[], Sequence[AcceptedInbound]]) -> Callable[[int], Awaitable[None]]:
         """Tells the chat of the first message that it waits for a place, and how many are before it."""
 
         async def tell(before: int) -> None:
@@ -198,27 +204,27 @@ class Pace:
 
         return tell
 
-    async def _say(self, accepted: Accepted, text: str) -> None:
+    async def _say(self, accepted: AcceptedInbound, text: str) -> None:
         inbound = accepted.inbound
         out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
         await self._tell(inbound.channel, out)
 
 
-def _asks(accepted: Accepted) -> bool:
+def _asks(accepted: AcceptedInbound) -> bool:
     if accepted.inbound.origin == SCHEDULED:  # jobs have limits of their own
         return False
     text = accepted.inbound.text.strip()
     return not is_command(text) or text == RETRY
 
 
-async def not_asked(turn: Turn, error: ModelNotAsked) -> str:
+async def not_asked(turn: Turn, error: ModelCallDenied) -> str:
     """Keeps that a budget or a rate ended the turn; what people are told of it."""
     await turn.tape.append([make.error(error.kind, clean(str(error)))])
     log.info("a turn was refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
     return refusal(turn.texts, error)
 
 
-def refusal(texts: Texts, error: ModelNotAsked) -> str:
+def refusal(texts: Texts, error: ModelCallDenied) -> str:
     """What people are told of a call that was not made; nothing where they know already."""
     if error.told:
         return ""
@@ -226,13 +232,13 @@ def refusal(texts: Texts, error: ModelNotAsked) -> str:
     whose = texts.say("whose_here") if error.scope == "chat" else whose
     whose = whose or whose_budget(texts, error.scope, error.name)
     match error:
-        case BudgetSpent(period="day"):
+        case BudgetExceeded(period="day"):
             return texts.say("budget_spent_day", whose=whose, renews=error.renews)
-        case BudgetSpent():
+        case BudgetExceeded():
             return texts.say("budget_spent_month", whose=whose, renews=error.renews)
-        case TooManyMessages(span="minute", count=count):
+        case RateLimitExceeded(span="minute", count=count):
             return texts.say("too_many_minute", count=count, renews=error.renews)
-        case TooManyMessages(count=count):
+        case RateLimitExceeded(count=count):
             return texts.say("too_many_hour", count=count, renews=error.renews)
     return texts.reason(error)
 

@@ -12,7 +12,7 @@ from bubbot.turn import Turn
 from bubbot.views.model import ModelChoiceView
 
 
-class Reads(Protocol):
+class ReadsTape(Protocol):
     """A tape, or a fork of one."""
 
     async def read(self, view: View[str]) -> str:
@@ -36,7 +36,7 @@ class SessionModels:
         """The model of a turn's session. Raises `ModelUnavailable` where it was switched to one that is gone."""
         return await self.on(turn.tape)
 
-    async def on(self, tape: Reads) -> Model:
+    async def on(self, tape: ReadsTape) -> Model:
         """The model of the session with this tape."""
         name = await tape.read(ModelChoiceView())
         try:

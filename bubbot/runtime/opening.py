@@ -7,18 +7,18 @@ from typing import Any
 
 from bubbot.channel import Edit, Inbound, Sender
 from bubbot.runtime.calls import clean
-from bubbot.runtime.intake import Taken, attachments_of, unfetched
+from bubbot.runtime.intake import AttachmentResult, attachments_of, unfetched
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import CORRECTION
 from bubbot.texts import Texts
-from bubbot.turn import Accepted, Changed
+from bubbot.turn import AcceptedInbound, TapeChange
 
 QUOTE_LIMIT = 2_000
 """Characters of a quoted message that are kept with the one that quotes it."""
 
 
-def turn_start(session: str, inbox: str, batch: Sequence[Accepted], cited: Sequence[int] = ()) -> TapeEntry:
+def turn_start(session: str, inbox: str, batch: Sequence[AcceptedInbound], cited: Sequence[int] = ()) -> TapeEntry:
     """Build the event that names every inbound the turn answers.
 
     Args:
@@ -36,13 +36,13 @@ def turn_start(session: str, inbox: str, batch: Sequence[Accepted], cited: Seque
     return make.event("turn/start", data)
 
 
-def turn_joined(inbox: str, batch: Sequence[Accepted]) -> TapeEntry:
+def turn_joined(inbox: str, batch: Sequence[AcceptedInbound]) -> TapeEntry:
     """The event that names the inbounds that joined a turn under way."""
     return make.event("turn/joined", {"inbounds": [[inbox, one.id] for one in batch]})
 
 
 def message_entry(
-    inbox: str, accepted: Accepted, edits: Sequence[Changed] = (), parts: Sequence[JsonObject] | None = None
+    inbox: str, accepted: AcceptedInbound, edits: Sequence[TapeChange] = (), parts: Sequence[JsonObject] | None = None
 ) -> TapeEntry:
     """An inbound as a message of the session tape; an edit that came before its turn replaces the text.
 
@@ -73,7 +73,7 @@ def message_entry(
 
 
 def message_entries(
-    inbox: str, accepted: Accepted, taken: Taken | None, edits: Sequence[Changed] = ()
+    inbox: str, accepted: AcceptedInbound, taken: AttachmentResult | None, edits: Sequence[TapeChange] = ()
 ) -> list[TapeEntry]:
     """The message, and the facts of what became of its attachments."""
     if taken is None:
@@ -81,19 +81,19 @@ def message_entries(
     return [message_entry(inbox, accepted, edits, taken.parts), *taken.facts]
 
 
-def notices_of(taken: Mapping[int, Taken | None]) -> list[str]:
+def notices_of(taken: Mapping[int, AttachmentResult | None]) -> list[str]:
     """What people are told of the attachments of these messages."""
     return [notice for one in taken.values() if one for notice in one.notices]
 
 
-def too_old_text(texts: Texts, batch: Sequence[Accepted]) -> str:
+def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
     """What a chat is told whose messages came while the bot was away for long."""
     first, last = (one.inbound.time[:16].replace("T", " ") for one in (batch[0], batch[-1]))
     when = texts.say("from_to", first=first, last=last) if len(batch) > 1 else first
     return texts.say("too_old", count=len(batch), when=when)
 
 
-def edits_since(inbox: str, message: TapeEntry, edits: Sequence[Changed]) -> list[TapeEntry]:
+def edits_since(inbox: str, message: TapeEntry, edits: Sequence[TapeChange]) -> list[TapeEntry]:
     """The corrections of a message that an interrupted attempt has left on the tape, less those it was written with."""
     known = message.meta.get("edited", ())
     return [

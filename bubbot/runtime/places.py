@@ -11,7 +11,7 @@ PATIENCE = 5.0
 """Seconds somebody waits for a place before being told how many are before them."""
 
 
-class Places:
+class TurnLimiter:
     """Gives a place to whoever came first."""
 
     def __init__(self, at_once: int, patience: float = PATIENCE) -> None:

@@ -28,7 +28,7 @@ def shortened(text: str, limit: int = ARGUMENTS_SHOWN) -> str:
     return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1]}…"
 
 
-class ShownText:
+class PreviewText:
     """Text deltas as people may see them: without leaked reasoning, space around them, or the mark of silence.
 
     What is given out adds up to what `route_assistant` makes of the whole text.

@@ -14,22 +14,22 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
-from bubbot.turn import Accepted, Changed
+from bubbot.turn import AcceptedInbound, TapeChange
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveryResult:
     """What a start-up found: turns that were cut off, the inbounds that still need an answer, and the changes that
     are not on their tapes yet, oldest first."""
 
     interrupted: int
-    open: tuple[Accepted, ...]
-    changes: tuple[Changed, ...] = ()
+    open: tuple[AcceptedInbound, ...]
+    changes: tuple[TapeChange, ...] = ()
 
 
-async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[[str], TapeService]) -> Recovered:
+async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[[str], TapeService]) -> RecoveryResult:
     """Merges every open fork of these channels whole, then reads what their inboxes still owe.
 
     `service` makes the tape service of a tape name. Merging marks no inbound done; a turn that was cut off
@@ -51,7 +51,7 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
             extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
         )
     changes = [change for inbox in inboxes for change in await inbox.changes()]
-    return Recovered(count, tuple(still_open), tuple(changes))
+    return RecoveryResult(count, tuple(still_open), tuple(changes))
 
 
 async def merge_left(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:

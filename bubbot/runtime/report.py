@@ -8,7 +8,7 @@ from typing import Protocol
 from bubbot.channel import Role
 
 
-class Report(Protocol):
+class HealthReport(Protocol):
     """Tells how the bot is, beyond the one chat in which somebody asks."""
 
     async def __call__(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:

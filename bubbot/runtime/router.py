@@ -16,7 +16,7 @@ _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | 
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RoutedAnswer:
     """What the model's text means for people: to be delivered, kept silent, or (empty) a failure."""
 
     text: str
@@ -34,9 +34,9 @@ def is_overtaking(text: str) -> bool:
     return text.strip() in OVERTAKING
 
 
-def route_assistant(text: str) -> Answer:
+def route_assistant(text: str) -> RoutedAnswer:
     """Strips leaked reasoning and recognises `[SILENT]`. The text is never executed, whatever it begins with."""
     said = _THOUGHT.sub("", text).strip()
     if said == SILENT_MARK:
-        return Answer("", silent=True)
-    return Answer(said, empty=not said)
+        return RoutedAnswer("", silent=True)
+    return RoutedAnswer(said, empty=not said)

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bubbot.channel import StepEnded, TextShown
-from bubbot.errors import ModelAnsweredNothing, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.model import FailedCall, ModelReply, TextDelta, ToolCall, tools_text
-from bubbot.runtime.attempts import Attempts, usage_data
+from bubbot.channel import StepFinished, TextStreamed
+from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
+from bubbot.model import FailedAttempt, ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.runtime.attempts import AttemptRecorder, usage_data
 from bubbot.runtime.auto_handoff import overflow_handoff
-from bubbot.runtime.calls import CallRunner, Repeats, clean
-from bubbot.runtime.compose import Composed, Composer
-from bubbot.runtime.fitting import Fitting
-from bubbot.runtime.metering import Heard, Meter, Unmetered
-from bubbot.runtime.preview import Show, ShownText, show_nothing
-from bubbot.runtime.router import Answer, route_assistant
+from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner, clean
+from bubbot.runtime.compose import ComposedRequest, RequestComposer
+from bubbot.runtime.fitting import RequestFitter
+from bubbot.runtime.metering import CallObserver, Meter, Unmetered
+from bubbot.runtime.preview import PreviewText, Show, show_nothing
+from bubbot.runtime.router import RoutedAnswer, route_assistant
 from bubbot.tape import entry as make
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry
@@ -38,7 +38,7 @@ class RunnerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredDigests:
     """Digests of the system prompt and tool schemas that the tape already keeps."""
 
     system: str = ""
@@ -51,8 +51,8 @@ class ModelRunner:
 
     def __init__(
         self,
-        composer: Composer,
-        calls: CallRunner,
+        composer: RequestComposer,
+        calls: ToolCallRunner,
         settings: RunnerSettings,
         elapsed: Callable[[], float],
         show: Show = show_nothing,
@@ -60,15 +60,15 @@ class ModelRunner:
         meter: Meter | None = None,
     ) -> None:
         self._meter = meter or Unmetered()
-        self._fitting = Fitting(composer, settings.timeout)
+        self._fitting = RequestFitter(composer, settings.timeout)
         self._calls = calls
         self._settings = settings
         self._elapsed = elapsed
         self._show = show
 
-    async def run(self, turn: Turn) -> Answer:
+    async def run(self, turn: Turn) -> RoutedAnswer:
         """The answer. Raises a `ModelError` where there is none: overflow twice, step limit, repeated call, failure."""
-        repeats, kept, overflowed = Repeats(), await _kept(turn), False
+        repeats, kept, overflowed = RepeatedCalls(), await _kept(turn), False
         for step in range(1, self._settings.max_steps + 1):
             if step > 1:
                 await turn.join()
@@ -96,21 +96,23 @@ class ModelRunner:
                 await overflow_handoff(turn, error)
                 continue
             facts |= _outcome(reply) | {"elapsed_ms": self._since(started)}
-            self._show(turn.session, StepEnded(step, len(reply.calls)))
+            self._show(turn.session, StepFinished(step, len(reply.calls)))
             if not reply.calls:
                 return await self._finish(turn, reply, facts)
             await self._use_tools(turn, reply, facts, repeats)
         raise ModelStepLimit(self._settings.max_steps)
 
-    async def _measured(self, turn: Turn, composed: Composed, counted: int | None, facts: dict[str, Any]) -> ModelReply:
+    async def _measured(
+        self, turn: Turn, composed: ComposedRequest, counted: int | None, facts: dict[str, Any]
+    ) -> ModelReply:
         """Ask the model within its budget, and add to the facts of the step whom that asked and what it cost.
 
         Args:
             counted: the tokens of the request, if somebody counted them.
             facts: get `attempts` and, if any model was asked, `cost` in US dollars (None: unknown).
         """
-        heard: Heard | None = None
-        attempts = Attempts(composed.model.name, self._elapsed)
+        heard: CallObserver | None = None
+        attempts = AttemptRecorder(composed.model.name, self._elapsed)
         try:
             async with self._meter.call(turn, composed, counted) as heard:
                 reply = await self._ask(turn, composed, heard, attempts)
@@ -130,8 +132,10 @@ class ModelRunner:
             if heard is not None:
                 facts["cost"] = heard.cost
 
-    async def _ask(self, turn: Turn, composed: Composed, heard: Heard, attempts: Attempts) -> ModelReply:
-        model, reply, seen, shown = composed.model, None, "", ShownText()
+    async def _ask(
+        self, turn: Turn, composed: ComposedRequest, heard: CallObserver, attempts: AttemptRecorder
+    ) -> ModelReply:
+        model, reply, seen, shown = composed.model, None, "", PreviewText()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(composed.request):
@@ -140,7 +144,7 @@ class ModelRunner:
                         attempts.on_text()
                         heard.text(item)
                         self._say(turn, shown.feed(item.text))
-                    elif isinstance(item, FailedCall):
+                    elif isinstance(item, FailedAttempt):
                         attempts.on_failed_call(item)
                     else:
                         reply = item
@@ -156,21 +160,21 @@ class ModelRunner:
 
     def _say(self, turn: Turn, text: str) -> None:
         if text:
-            self._show(turn.session, TextShown(clean(text)))
+            self._show(turn.session, TextStreamed(clean(text)))
 
-    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> Answer:
+    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
         """The last step: written by the merge alone."""
         text = clean(reply.text)
         answer = route_assistant(text)
         said = make.message("assistant", text or " ", model=reply.model)
         await turn.tape.append([said, make.event(STEP, facts)])
         if answer.empty:
-            raise ModelAnsweredNothing
+            raise ModelEmptyAnswer
         if reply.finish == "length" and not answer.silent:
             return replace(answer, text=f"{answer.text}\n\n{turn.texts.say('answer_cut')}")
         return answer
 
-    async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: Repeats) -> None:
+    async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
         """Calls are durable before they run, results before the next model call."""
         calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
         asked = make.tool_call([_as_json(call) for call in calls], text=clean(reply.text), model=reply.model)
@@ -183,10 +187,10 @@ class ModelRunner:
         await turn.write_handoffs()
         await turn.tape.save()
 
-    async def _keep(self, turn: Turn, composed: Composed, kept: _Kept) -> _Kept:
+    async def _keep(self, turn: Turn, composed: ComposedRequest, kept: _StoredDigests) -> _StoredDigests:
         """Keeps the system prompt and the tool schemas beside the tape, once per version."""
         system, tools = composed.request.system.encode(), tools_text(composed.request.tools).encode()
-        now = _Kept(digest_of(system), digest_of(tools))
+        now = _StoredDigests(digest_of(system), digest_of(tools))
         if now.system != kept.system:
             await turn.tape.put_blob(system)
             await turn.tape.append([TapeEntry(Kind.SYSTEM, {"digest": now.system, "characters": len(system.decode())})])
@@ -196,7 +200,7 @@ class ModelRunner:
             await turn.tape.append([make.event(CUT, {"from": composed.context.new_cut})])
         return now
 
-    def _facts(self, composed: Composed, kept: _Kept, step: int) -> dict[str, Any]:
+    def _facts(self, composed: ComposedRequest, kept: _StoredDigests, step: int) -> dict[str, Any]:
         """Everything needed to rebuild the request byte for byte."""
         return {
             "step": step,
@@ -233,9 +237,9 @@ def _as_json(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-async def _kept(turn: Turn) -> _Kept:
+async def _kept(turn: Turn) -> _StoredDigests:
     """What the newest step of the tape cites, which is therefore kept."""
     query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP,), newest=True, limit=1)
     found = (await turn.tape.fetch([query]))[0]
     data = found[0].payload["data"] if found else {}
-    return _Kept(data.get("system", ""), data.get("tools", ""))
+    return _StoredDigests(data.get("system", ""), data.get("tools", ""))

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bubbot.channel import File, Outbound
+from bubbot.channel import Outbound, OutboundFile
 from bubbot.outbox import intent
-from bubbot.runtime.link import ChannelLink
+from bubbot.runtime.link import SessionChannel
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.firing import Firings
 from bubbot.tape.entry import TapeEntry
-from bubbot.turn import SCHEDULED, Accepted, Status, Turn
+from bubbot.turn import SCHEDULED, AcceptedInbound, Status, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """A text and files; `answered` is the first inbound that they answer."""
 
     text: str
-    files: tuple[File, ...]
-    answered: Accepted
+    files: tuple[OutboundFile, ...]
+    answered: AcceptedInbound
 
 
-def stage_said(turn: Turn, link: ChannelLink, said: Said, status: Status, firings: Firings | None) -> ChannelLink:
+def stage_said(
+    turn: Turn, link: SessionChannel, said: Reply, status: Status, firings: Firings | None
+) -> SessionChannel:
     """Stages the intended message, where there is one, and returns the link of the channel that is to deliver it."""
     if turn.origin == SCHEDULED:
         return _scheduled(turn, link, said, status, firings) if firings else link
@@ -35,7 +37,7 @@ def stage_said(turn: Turn, link: ChannelLink, said: Said, status: Status, firing
     return link
 
 
-def poisoned(link: ChannelLink, session: str, first: Accepted, text: str) -> tuple[str, TapeEntry]:
+def poisoned(link: SessionChannel, session: str, first: AcceptedInbound, text: str) -> tuple[str, TapeEntry]:
     """What is said of messages that no turn can be made of: the key of the intent, and the intent."""
     key, inbound = f"poisoned:{first.id}", first.inbound
     quoted = inbound.message or ("" if inbound.origin == SCHEDULED else inbound.external_id)
@@ -43,7 +45,7 @@ def poisoned(link: ChannelLink, session: str, first: Accepted, text: str) -> tup
     return key, intent(session, key, tuple(link.parts(out)), inbound=first.id)
 
 
-def _scheduled(turn: Turn, link: ChannelLink, said: Said, status: Status, firings: Firings) -> ChannelLink:
+def _scheduled(turn: Turn, link: SessionChannel, said: Reply, status: Status, firings: Firings) -> SessionChannel:
     """What a job says quotes nothing, and may go to another chat."""
     ending = firings.ends(turn, said.answered.inbound, status, said.text)
     if ending.facts:

@@ -7,22 +7,22 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from bubbot.channel import Inbound, Role, TurnEnded, TurnStarted
-from bubbot.errors import BubbotError, ModelNotAsked, StoreError, TapeCorrupt
+from bubbot.channel import Inbound, Role, TurnFinished, TurnStarted
+from bubbot.errors import BubbotError, ModelCallDenied, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
 from bubbot.runtime.boundary import failure
 from bubbot.runtime.calls import clean
 from bubbot.runtime.changes import change_entries
-from bubbot.runtime.intake import Taken, attachments_of
-from bubbot.runtime.link import ChannelLink, SessionDeps
+from bubbot.runtime.intake import AttachmentResult, attachments_of
+from bubbot.runtime.link import SessionChannel, SessionDeps
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.metering import not_asked
 from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
 from bubbot.runtime.router import is_command, is_overtaking
-from bubbot.runtime.saying import Said, poisoned, stage_said
-from bubbot.runtime.waiting import Waiting, WaitingLine
+from bubbot.runtime.saying import Reply, poisoned, stage_said
+from bubbot.runtime.waiting import MessageQueue, QueuedMessage
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -30,7 +30,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import TapeService
-from bubbot.turn import SCHEDULED, Accepted, Changed, Turn, TurnResult
+from bubbot.turn import SCHEDULED, AcceptedInbound, TapeChange, Turn, TurnResult
 from bubbot.views.outbox import intent_from
 
 log = logging.getLogger(__name__)
@@ -42,32 +42,32 @@ ATTEMPTS = 2
 class SessionRuntime:
     """Serialises everything that happens on one session's tape."""
 
-    def __init__(self, tape: TapeService, link: ChannelLink, deps: SessionDeps) -> None:
+    def __init__(self, tape: TapeService, link: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape
         self._link = link
         self._deps = deps
-        self._line = WaitingLine(link.rules)
-        self._batch: list[Waiting] = []
-        self._taken: dict[int, Taken] = {}
-        self._taking: asyncio.Future[dict[int, Taken]] | None = None
+        self._line = MessageQueue(link.rules)
+        self._batch: list[QueuedMessage] = []
+        self._taken: dict[int, AttachmentResult] = {}
+        self._taking: asyncio.Future[dict[int, AttachmentResult]] | None = None
         self._edits: list[int] = []
-        self._applying: Changed | None = None
+        self._applying: TapeChange | None = None
         self._held = 0
         self._running: asyncio.Task[LoopResult] | None = None
         self._writing = asyncio.Lock()
         self._stop_asked = False
-        self._refused: ModelNotAsked | None = None
+        self._refused: ModelCallDenied | None = None
         self._woken = asyncio.Event()
         self._paused = False
         self._started = False
 
-    def submit(self, accepted: Accepted) -> asyncio.Future[TurnResult]:
+    def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queues an inbound; the future ends with its turn. The caller sees to it that `drain` runs."""
-        waiting = Waiting(accepted, asyncio.get_running_loop().create_future())
+        waiting = QueuedMessage(accepted, asyncio.get_running_loop().create_future())
         self._line.add(waiting)
         return waiting.result
 
-    def change(self, changed: Changed) -> None:
+    def change(self, changed: TapeChange) -> None:
         """Queues a change of an earlier message. The caller sees to it that `drain` runs."""
         self._line.add(changed)
 
@@ -124,7 +124,7 @@ class SessionRuntime:
         """The turn that runs now."""
         return self._running
 
-    def renew(self, link: ChannelLink | None, deps: SessionDeps) -> None:
+    def renew(self, link: SessionChannel | None, deps: SessionDeps) -> None:
         """Goes by these from now on; a turn under way ends in the loop it began in. None: the link stays."""
         self._link, self._deps = link or self._link, deps
         self._line.rules = self._link.rules
@@ -182,7 +182,7 @@ class SessionRuntime:
             one.settle(result)
         self._batch = []
 
-    async def _poisoned(self, batch: Sequence[Accepted], error: Exception) -> TurnResult:
+    async def _poisoned(self, batch: Sequence[AcceptedInbound], error: Exception) -> TurnResult:
         """Messages that no turn can be made of end with a failure, so that no later start meets them again."""
         first, texts = batch[0], self._deps.texts
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
@@ -194,12 +194,12 @@ class SessionRuntime:
         await self._tape.append([fact], also=also)
         if firings and failed:
             firings.take(failed)
-        self._deps.show(self._tape.session, TurnEnded("failed"))  # else it is shown at work for ever
+        self._deps.show(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
         for entry in (await self._tape.fetch([TapeQuery(self._link.outbox, keys=(f"{key}:0",))]))[0]:
             await self._deps.deliver(self._link.name, intent_from(entry))
         return TurnResult("", "failed", text)
 
-    async def _withdraw(self, gone: Sequence[tuple[Waiting, Changed]]) -> None:
+    async def _withdraw(self, gone: Sequence[tuple[QueuedMessage, TapeChange]]) -> None:
         """Messages that were deleted before their turn are neither kept on the session's tape nor answered."""
         ids = [item_id for waiting, deletion in gone for item_id in (waiting.accepted.id, deletion.id)]
         await self._tape.append([], also={self._link.inbox: [done(ids, outcome="withdrawn")]})
@@ -208,7 +208,7 @@ class SessionRuntime:
             self._taken.pop(waiting.accepted.id, None)
             waiting.settle(TurnResult("", "silent"))
 
-    async def _turn(self, batch: Sequence[Accepted], *, old: bool) -> TurnResult:
+    async def _turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> TurnResult:
         turn = await self._begin(batch, old=old)
         first = batch[0]
         if turn.origin != SCHEDULED:  # whether there will be anything to say, and where, is not known yet
@@ -229,7 +229,7 @@ class SessionRuntime:
                 result = await self._bounded(turn)
             return await self._merge(turn, result)
 
-    async def _take(self, wanted: Callable[[], Sequence[Accepted]]) -> None:
+    async def _take(self, wanted: Callable[[], Sequence[AcceptedInbound]]) -> None:
         """Takes in the attachments of messages that are still on their way to a turn, until `wanted` names none that
         is missing. Before the turn begins: slow files hold no place among the turns of others. What a crash cuts off
         is fetched again."""
@@ -245,11 +245,11 @@ class SessionRuntime:
             finally:
                 self._taking = None
 
-    def _untaken(self, accepted: Accepted) -> bool:
+    def _untaken(self, accepted: AcceptedInbound) -> bool:
         inbound = accepted.inbound
         return accepted.id not in self._taken and not is_command(inbound.text) and bool(attachments_of(inbound))
 
-    async def _begin(self, batch: Sequence[Accepted], *, old: bool) -> Turn:
+    async def _begin(self, batch: Sequence[AcceptedInbound], *, old: bool) -> Turn:
         """Opens the fork; when this returns, the turn and its messages are durable.
 
         What came with messages that are too `old` is not fetched: nobody will answer them.
@@ -261,7 +261,7 @@ class SessionRuntime:
                 opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
         corrections: list[TapeEntry] = []
         known: list[int] = []
-        fresh: list[Accepted] = []
+        fresh: list[AcceptedInbound] = []
         self._edits = []
         for accepted in batch:
             cited = await self._cited(accepted)
@@ -283,13 +283,13 @@ class SessionRuntime:
         turn.notices += notices_of(taken)
         return turn
 
-    def _edits_of(self, accepted: Accepted) -> list[Changed]:
+    def _edits_of(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """The edits of a message that came before it was put before the model; done with the turn."""
         edits = self._line.edits_of(accepted)
         self._edits += [one.id for one in edits]
         return edits
 
-    def _made(self, turn_id: str, fork: ForkedTape, batch: Sequence[Accepted]) -> Turn:
+    def _made(self, turn_id: str, fork: ForkedTape, batch: Sequence[AcceptedInbound]) -> Turn:
         first = batch[0].inbound
         turn = Turn(
             id=turn_id,
@@ -327,7 +327,7 @@ class SessionRuntime:
         turn.notices += notices_of(taken)
         await turn.tape.save()
 
-    async def _cited(self, accepted: Accepted) -> list[TapeEntry]:
+    async def _cited(self, accepted: AcceptedInbound) -> list[TapeEntry]:
         """The messages an interrupted attempt has left on the tape for this inbound."""
         if not accepted.attempts:
             return []
@@ -343,7 +343,7 @@ class SessionRuntime:
         except TapeCorrupt:
             return None
 
-    async def _apply(self, changed: Changed) -> None:
+    async def _apply(self, changed: TapeChange) -> None:
         """The change becomes a fact of the tape, and is done, in one transaction."""
         with suppress(TapeCorrupt):
             await self._tape.ensure_bootstrap_anchor()
@@ -390,10 +390,10 @@ class SessionRuntime:
         ids = [*(one.id for one in turn.inbounds), *self._edits]
         fork.stage(self._link.inbox, [done(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
-        said = Said(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
+        said = Reply(text, tuple(turn.files) if result.status in ("answered", "silent") else (), first)
         link = stage_said(turn, self._link, said, result.status, self._deps.firings)
         merged = await fork.merge()
-        self._deps.show(turn.session, TurnEnded(result.status))
+        self._deps.show(turn.session, TurnFinished(result.status))
         if self._deps.firings is not None:
             await self._deps.firings.merged(merged)
         for entry in merged.staged.get(link.outbox, ()):

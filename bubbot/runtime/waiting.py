@@ -14,7 +14,7 @@ from bubbot.channel import Deletion, Edit, Inbound
 from bubbot.runtime.router import is_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
-from bubbot.turn import SCHEDULED, Accepted, Changed, TurnResult
+from bubbot.turn import SCHEDULED, AcceptedInbound, TapeChange, TurnResult
 
 Busy = Literal["queue", "steer", "drop"]
 
@@ -25,7 +25,7 @@ PATIENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRules:
+class QueuePolicy:
     """How a channel wants waiting messages treated.
 
     `debounce`: seconds of quiet before the messages of one sender are answered together; 0 answers each alone.
@@ -44,10 +44,10 @@ class WaitingRules:
 
 
 @dataclass
-class Waiting:
+class QueuedMessage:
     """A message that waits for its turn, and who waits for the result."""
 
-    accepted: Accepted
+    accepted: AcceptedInbound
     result: asyncio.Future[TurnResult] = field(repr=False)
 
     def settle(self, result: TurnResult) -> None:
@@ -56,12 +56,12 @@ class Waiting:
             self.result.set_result(result)
 
 
-class WaitingLine:
+class MessageQueue:
     """The messages and changes of one session, in the order they came."""
 
-    def __init__(self, rules: WaitingRules) -> None:
+    def __init__(self, rules: QueuePolicy) -> None:
         self.rules = rules
-        self._items: deque[Waiting | Changed] = deque()
+        self._items: deque[QueuedMessage | TapeChange] = deque()
         self._came = asyncio.Event()
 
     def __bool__(self) -> bool:
@@ -70,15 +70,15 @@ class WaitingLine:
     @property
     def messages(self) -> int:
         """How many messages wait; changes are not counted."""
-        return sum(isinstance(one, Waiting) for one in self._items)
+        return sum(isinstance(one, QueuedMessage) for one in self._items)
 
     @property
     def stoppable(self) -> int:
         """How many messages wait whose turn somebody may stop."""
-        waiting = (one for one in self._items if isinstance(one, Waiting))
+        waiting = (one for one in self._items if isinstance(one, QueuedMessage))
         return sum(not is_overtaking(one.accepted.inbound.text) for one in waiting)
 
-    def add(self, item: Waiting | Changed) -> None:
+    def add(self, item: QueuedMessage | TapeChange) -> None:
         """Puts it at the end."""
         self._items.append(item)
         self._came.set()
@@ -89,7 +89,7 @@ class WaitingLine:
         What is too old waits for the rest that is: all of it gets one notice. Only messages prolong the wait.
         """
         rules, first = self.rules, self._items[0]
-        if not rules.debounce or isinstance(first, Changed) or not (_joins(first) or self.stale(first, now())):
+        if not rules.debounce or isinstance(first, TapeChange) or not (_joins(first) or self.stale(first, now())):
             return
         loop, came = asyncio.get_running_loop(), self.messages
         latest = loop.time() + PATIENCE * rules.debounce
@@ -106,7 +106,7 @@ class WaitingLine:
 
     def _open(self, now: datetime) -> bool:
         """Whether a message that comes now could still be taken with the first."""
-        messages = [one for one in self._items if isinstance(one, Waiting)]
+        messages = [one for one in self._items if isinstance(one, QueuedMessage)]
         if self.stale(messages[0], now):
             return all(self.stale(one, now) for one in messages)
         said = len(messages) + sum(_heard(one) for one in self._items)
@@ -116,59 +116,59 @@ class WaitingLine:
         """Whether a message with this id of the platform waits, to be answered or only to be heard."""
         return any(said is not None and said.message == message for said in (_said(one) for one in self._items))
 
-    def change(self) -> Changed | None:
+    def change(self) -> TapeChange | None:
         """Takes a change from the front, where one stands there."""
         first = self._items[0] if self._items else None
-        if isinstance(first, Changed):
+        if isinstance(first, TapeChange):
             self._items.popleft()
             return first
         return None
 
-    def batch(self, now: datetime) -> tuple[list[Waiting], bool]:
+    def batch(self, now: datetime) -> tuple[list[QueuedMessage], bool]:
         """Takes what the next turn is for, and whether that is too old to be answered.
 
         Commands come alone; messages of one sender come together, and so does everything that is too old. A batch
         that was interrupted comes again as it was, with what steered its turn and without anything newer.
         """
         first = self._items[0]
-        assert isinstance(first, Waiting)
+        assert isinstance(first, QueuedMessage)
         old = self.stale(first, now)
         if old:
-            messages = [one for one in self._items if isinstance(one, Waiting)]
+            messages = [one for one in self._items if isinstance(one, QueuedMessage)]
             found = list(takewhile(lambda one: self.stale(one, now), messages))
         else:
             found = self._fresh(first, now)
         self._take(found)
         return found, old
 
-    def _fresh(self, first: Waiting, now: datetime) -> list[Waiting]:
+    def _fresh(self, first: QueuedMessage, now: datetime) -> list[QueuedMessage]:
         if first.accepted.attempts:
             return self._interrupted(first)
         return self._answerable(now) if self.rules.debounce else [first]
 
-    def _interrupted(self, first: Waiting) -> list[Waiting]:
+    def _interrupted(self, first: QueuedMessage) -> list[QueuedMessage]:
         """Return the batch whose turn was cut off, wherever its messages stand in the line."""
         turn = first.accepted.interrupted_turn
         return [
             one
             for one in self._items
-            if one is first or (turn and isinstance(one, Waiting) and one.accepted.interrupted_turn == turn)
+            if one is first or (turn and isinstance(one, QueuedMessage) and one.accepted.interrupted_turn == turn)
         ]
 
-    def ahead(self, now: datetime) -> list[Accepted]:
+    def ahead(self, now: datetime) -> list[AcceptedInbound]:
         """What the next turn is for as things stand, left where it is; nothing where that is too old."""
         first = self._items[0] if self._items else None
-        if not isinstance(first, Waiting) or self.stale(first, now):
+        if not isinstance(first, QueuedMessage) or self.stale(first, now):
             return []
         return [one.accepted for one in self._fresh(first, now)]
 
-    def steering(self, sender: str, now: datetime) -> list[Waiting]:
+    def steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
         """Takes what may join a turn of this sender that runs already."""
         found = self.joining(sender, now)
         self._take(found)
         return found
 
-    def joining(self, sender: str, now: datetime) -> list[Waiting]:
+    def joining(self, sender: str, now: datetime) -> list[QueuedMessage]:
         """What `steering` would take."""
         if self.rules.busy != "steer":
             return []
@@ -177,40 +177,40 @@ class WaitingLine:
             return []
         return found
 
-    def edits_of(self, accepted: Accepted) -> list[Changed]:
+    def edits_of(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """Takes the edits of a message that came before it was put before the model."""
-        found = [one for one in self._items if isinstance(one, Changed) and _changes(one, Edit, accepted)]
+        found = [one for one in self._items if isinstance(one, TapeChange) and _changes(one, Edit, accepted)]
         self._take(found)
         return found
 
-    def withdrawn(self) -> list[tuple[Waiting, Changed]]:
+    def withdrawn(self) -> list[tuple[QueuedMessage, TapeChange]]:
         """Takes the messages that were deleted before their turn, each with its deletion."""
-        deletions = [one for one in self._items if isinstance(one, Changed) and isinstance(one.event, Deletion)]
+        deletions = [one for one in self._items if isinstance(one, TapeChange) and isinstance(one.event, Deletion)]
         found = [
             (one, next(gone for gone in deletions if _changes(gone, Deletion, one.accepted)))
             for one in self._items
-            if isinstance(one, Waiting)
+            if isinstance(one, QueuedMessage)
             and not one.accepted.attempts
             and any(_changes(gone, Deletion, one.accepted) for gone in deletions)
         ]
         self._take([item for pair in found for item in pair])
         return found
 
-    def stale(self, waiting: Waiting, now: datetime) -> bool:
+    def stale(self, waiting: QueuedMessage, now: datetime) -> bool:
         """Whether a message is too old to be answered. One that was begun already is not."""
         return not waiting.accepted.attempts and self.rules.too_old(waiting.accepted.inbound, now)
 
-    def _answerable(self, now: datetime) -> list[Waiting]:
+    def _answerable(self, now: datetime) -> list[QueuedMessage]:
         return list(takewhile(lambda one: not self.stale(one, now), self._run()))
 
-    def _run(self) -> list[Waiting]:
+    def _run(self) -> list[QueuedMessage]:
         """The first message and those behind it that can be answered with it: of the same sender, with nothing that
         was only heard between them."""
-        found: list[Waiting] = []
+        found: list[QueuedMessage] = []
         for one in self._items:
             if _heard(one):
                 break
-            if isinstance(one, Changed):
+            if isinstance(one, TapeChange):
                 continue
             if found and (not _joins(one) or one.accepted.inbound.sender.id != found[0].accepted.inbound.sender.id):
                 break
@@ -219,26 +219,26 @@ class WaitingLine:
                 break
         return found
 
-    def _take(self, taken: Iterable[Waiting | Changed]) -> None:
+    def _take(self, taken: Iterable[QueuedMessage | TapeChange]) -> None:
         gone = {id(one) for one in taken}
         self._items = deque(one for one in self._items if id(one) not in gone)
 
 
-def _joins(waiting: Waiting) -> bool:
+def _joins(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
     return not (waiting.accepted.attempts or inbound.origin == SCHEDULED or is_command(inbound.text))
 
 
-def _said(item: Waiting | Changed) -> Inbound | None:
+def _said(item: QueuedMessage | TapeChange) -> Inbound | None:
     """The message that waits, where it is one."""
-    said = item.accepted.inbound if isinstance(item, Waiting) else item.event
+    said = item.accepted.inbound if isinstance(item, QueuedMessage) else item.event
     return said if isinstance(said, Inbound) else None
 
 
-def _heard(item: Waiting | Changed) -> bool:
-    return isinstance(item, Changed) and isinstance(item.event, Inbound)
+def _heard(item: QueuedMessage | TapeChange) -> bool:
+    return isinstance(item, TapeChange) and isinstance(item.event, Inbound)
 
 
-def _changes(changed: Changed, kind: type[Edit | Deletion], accepted: Accepted) -> bool:
+def _changes(changed: TapeChange, kind: type[Edit | Deletion], accepted: AcceptedInbound) -> bool:
     message = accepted.inbound.message
     return bool(message) and isinstance(changed.event, kind) and changed.event.message == message

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
-from bubbot.schedule.changes import Limits
+from bubbot.schedule.changes import ScheduleLimits
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService
-from bubbot.views.schedule import MARK, OVER, PASSING, CountsView, Schedule, ScheduleView, Standing
+from bubbot.views.schedule import MARK, OVER, PASSING, JobState, ScheduleCheckpointView, ScheduleState, ScheduleView
 
 MARK_EVERY = 500
 """Facts about firings between two marks; what a start has to read of them is about that."""
@@ -20,21 +20,21 @@ Told: TypeAlias = Callable[[Collection[str]], None]
 """Hears which jobs have changed."""
 
 
-class ScheduleBook:
+class ScheduleStore:
     """The one writer of the tape of schedules outside of turns. `zone` is the deployment's.
 
     Until `load` has returned there are no jobs. `state` is that of the tape, as far as this process wrote it.
     """
 
     def __init__(
-        self, tape: TapeService, *, now: Clock, new_id: NewId, zone: str, limits: Limits | None = None
+        self, tape: TapeService, *, now: Clock, new_id: NewId, zone: str, limits: ScheduleLimits | None = None
     ) -> None:
         self._tape = tape
         self.now = now
         self.new_id = new_id
         self.zone = zone
-        self.limits = limits or Limits()
-        self.state = Schedule()
+        self.limits = limits or ScheduleLimits()
+        self.state = ScheduleState()
         self.kept = False
         """Whether this process keeps time over the jobs."""
         self._told: Told = lambda _: None
@@ -89,9 +89,9 @@ class ScheduleBook:
             jobs = [_counts(one) for one in state.jobs.values() if one.status != "over"]
             await self._tape.append([anchor(MARK, {"after": head, "jobs": jobs}, window=False)])
 
-    async def _read(self) -> tuple[int, Schedule]:
+    async def _read(self) -> tuple[int, ScheduleState]:
         """From which entry on firings were read, and how all jobs stand by the tape."""
-        after, counts = await self._tape.read(CountsView())
+        after, counts = await self._tape.read(ScheduleCheckpointView())
         return after, await self._tape.read(ScheduleView(after, counts))
 
     async def gone(self, channel: str, chat: str, reason: str) -> None:
@@ -105,7 +105,7 @@ class ScheduleBook:
             await self.write(over)
 
 
-def _counts(standing: Standing) -> dict[str, object]:
+def _counts(standing: JobState) -> dict[str, object]:
     asked = [
         {
             "mark": one.mark,

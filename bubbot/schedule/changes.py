@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from bubbot.channel import Role
-from bubbot.schedule.cron import Cron
-from bubbot.schedule.plan import Quiet, clock_fact, next_times, waits_for_clock
+from bubbot.schedule.cron import CronExpression
+from bubbot.schedule.plan import QuietHours, clock_fact, next_times, waits_for_clock
 from bubbot.schedule.refusal import refused
-from bubbot.schedule.when import At, Every, When, parse_when, upcoming, zone_named
+from bubbot.schedule.when import Interval, OneTime, When, parse_when, upcoming, zone_named
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.views.schedule import (
     ADDED,
@@ -24,12 +24,12 @@ from bubbot.views.schedule import (
     PAUSED,
     REMOVED,
     RESUMED,
+    Actor,
+    ChatRef,
     ChatRules,
     Job,
-    Maker,
-    Place,
-    Schedule,
-    Standing,
+    JobState,
+    ScheduleState,
     job_data,
 )
 
@@ -44,7 +44,7 @@ _QUIET = re.compile(r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ScheduleLimits:
     """`per_chat`: jobs that are on or paused in one chat. `failures`: in a row, after which a job is paused.
     `endless`: minutes; what comes more often needs an end, unless an owner makes it."""
 
@@ -54,7 +54,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class JobRequester:
     """Who wants something, in which role, from where.
 
     Attributes:
@@ -62,9 +62,9 @@ class Asker:
         owns_all: an owner in a direct chat or at the terminal, who alone has power over the jobs of other chats.
     """
 
-    by: Maker
+    by: Actor
     role: Role
-    place: Place
+    place: ChatRef
     nested: bool = False
     owns_all: bool = False
 
@@ -81,18 +81,18 @@ OWNERS_ONLY = ("to", "nested", "urgent")
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class JobChanges:
     """Checks changes against the jobs there are. Every method raises `ScheduleRefused`."""
 
-    state: Schedule
-    asker: Asker
+    state: ScheduleState
+    asker: JobRequester
     now: datetime
     new_id: Callable[[], str]
-    limits: Limits
+    limits: ScheduleLimits
     zone: str
     """The deployment's zone, for chats that have none of their own."""
 
-    def find(self, wanted: str) -> Standing:
+    def find(self, wanted: str) -> JobState:
         """The job with this id, or its beginning, or this name. Only who `owns_all` finds those of other chats."""
         seen = [one for one in self.state.jobs.values() if self._sees(one.job)]
         word = wanted.strip()
@@ -104,7 +104,7 @@ class Changes:
             raise refused("job_ambiguous", job=word, jobs=", ".join(one.job.id for one in found))
         return found[0]
 
-    def listed(self, *, every: bool = False, over: bool = False) -> list[Standing]:
+    def listed(self, *, every: bool = False, over: bool = False) -> list[JobState]:
         """List the jobs of this chat; of all chats if who `owns_all` asks for `every` one. What has ended as it should is
         left out, unless it is to be shown what is `over`."""
         if every and self.asker.role is Role.OWNER and not self.asker.owns_all:
@@ -127,7 +127,7 @@ class Changes:
         job = self._made(blank, what, fresh=True)
         return job, [event(ADDED, job_data(job))]
 
-    def edit(self, standing: Standing, what: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
+    def edit(self, standing: JobState, what: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
         """A job with other fields. Whoever changes it answers for it from now on."""
         self._may_schedule()
         kept = replace(standing.job, by=self.asker.by)
@@ -138,14 +138,14 @@ class Changes:
             raise refused("job_same", job=job.id)
         return job, [event(CHANGED, job_data(replace(job, since=timestamp(self.now))))]
 
-    def pause(self, standing: Standing) -> list[TapeEntry]:
+    def pause(self, standing: JobState) -> list[TapeEntry]:
         """The job stays, and does not come."""
         if standing.status != "on":
             raise self._not_on(standing)
         data = {"job": standing.job.id, "by": maker_data(self.asker.by), "reason": "reason_asked"}
         return [event(PAUSED, data)]
 
-    def resume(self, standing: Standing) -> list[TapeEntry]:
+    def resume(self, standing: JobState) -> list[TapeEntry]:
         """A paused job goes on from now; what passed meanwhile is not caught up with."""
         self._may_schedule()
         if standing.status == "over":
@@ -162,11 +162,11 @@ class Changes:
         waiting = [one for one in self.state.jobs.values() if self._sees(one.job) and waits_for_clock(one, self.now)]
         return [clock_fact(one, self.now) for one in waiting]
 
-    def remove(self, standing: Standing) -> list[TapeEntry]:
+    def remove(self, standing: JobState) -> list[TapeEntry]:
         """The job is gone; what it did stays on the tapes."""
         return [event(REMOVED, {"job": standing.job.id, "by": maker_data(self.asker.by)})]
 
-    def run(self, standing: Standing) -> list[TapeEntry]:
+    def run(self, standing: JobState) -> list[TapeEntry]:
         """The job is to run now, for whoever asks."""
         self._may_schedule()
         mark = f"{self.now.strftime('%Y-%m-%dT%H:%M:%SZ')}!{self.new_id()[-4:]}"
@@ -194,7 +194,7 @@ class Changes:
     def next_of(self, job: Job, count: int = 3) -> list[datetime]:
         """When it comes next."""
         known = self.state.jobs.get(job.id)
-        return next_times(Standing(job, self.now, runs=known.runs if known else 0), self.now, count)
+        return next_times(JobState(job, self.now, runs=known.runs if known else 0), self.now, count)
 
     def _sees(self, job: Job) -> bool:
         return self.asker.owns_all or job.session == self.asker.session
@@ -203,7 +203,7 @@ class Changes:
         if self.asker.nested:
             raise refused("job_from_schedule")
 
-    def _not_on(self, standing: Standing) -> Exception:
+    def _not_on(self, standing: JobState) -> Exception:
         if standing.status == "over":
             return refused("job_over", job=standing.job.id, reason=standing.reason)
         return refused("job_is_paused", job=standing.job.id)
@@ -239,7 +239,7 @@ class Changes:
         zone = zone_named(str(what.get("zone") or job.zone))
         given = str(what.get("when") or job.when)
         when = parse_when(given, self.now, zone)
-        if isinstance(when, At) and when.due(zone) <= self.now:
+        if isinstance(when, OneTime) and when.due(zone) <= self.now:
             raise refused("at_past", given=given, instant=timestamp(when.due(zone))[:16].replace("T", " ") + " UTC")
         job = replace(job, when=when.text, zone=str(zone))
         if what.get("until"):
@@ -248,14 +248,14 @@ class Changes:
         often = gap is not None and gap < timedelta(minutes=self.limits.endless)
         if often and not (job.until or job.most) and self.asker.role is not Role.OWNER:
             raise refused("job_forever", minutes=self.limits.endless)
-        if not next_times(Standing(job, self.now), self.now, 1):
+        if not next_times(JobState(job, self.now), self.now, 1):
             raise refused("cron_never", given=given)
         return job
 
     def _until(self, given: str, zone: Any) -> str:
         text = given if " " in given or ":" in given or "T" in given else f"{given} 23:59:59"
         end = parse_when(f"at {text}", self.now, zone)
-        assert isinstance(end, At)
+        assert isinstance(end, OneTime)
         if end.due(zone) <= self.now:
             raise refused("job_until_past", given=given)
         return timestamp(end.due(zone))
@@ -263,19 +263,19 @@ class Changes:
 
 def shortest_gap(when: When, zone: Any, now: datetime) -> timedelta | None:
     """The shortest time between firings, among the next ones."""
-    if isinstance(when, Every):
+    if isinstance(when, Interval):
         return timedelta(seconds=when.seconds, days=when.days)
-    times = upcoming(when, zone, now, 70) if isinstance(when, Cron) else []
+    times = upcoming(when, zone, now, 70) if isinstance(when, CronExpression) else []
     return min((later - sooner for sooner, later in pairwise(times)), default=None)
 
 
-def place_named(given: str) -> Place:
+def place_named(given: str) -> ChatRef:
     """The chat with this session id. Raises `ScheduleRefused`."""
     channel, _, rest = given.strip().partition(":")
     chat, _, thread = rest.partition(":")
     if not channel or not chat:
         raise refused("job_no_session", session=given)
-    return Place(channel, chat, thread, direct=not chat.startswith("-"))
+    return ChatRef(channel, chat, thread, direct=not chat.startswith("-"))
 
 
 def quiet_hours(given: str) -> tuple[int, int] | None:
@@ -298,15 +298,15 @@ def quiet_text(quiet: tuple[int, int]) -> str:
     return "-".join(f"{one // 60:02}:{one % 60:02}" for one in quiet)
 
 
-def quiet_of(state: Schedule, session: str, zone: str) -> Quiet | None:
+def quiet_of(state: ScheduleState, session: str, zone: str) -> QuietHours | None:
     """The quiet hours of a chat; `zone` is the deployment's."""
     rules = state.chats.get(session)
     if rules is None or rules.quiet is None:
         return None
-    return Quiet(*rules.quiet, zone_named(rules.zone or zone))
+    return QuietHours(*rules.quiet, zone_named(rules.zone or zone))
 
 
-def maker_data(by: Maker) -> dict[str, Any]:
+def maker_data(by: Actor) -> dict[str, Any]:
     """Who it was, as data of an event."""
     return {"channel": by.channel, "id": by.id, "name": by.name, "roles": list(by.roles)}
 

@@ -56,7 +56,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cron:
+class CronExpression:
     """What each field allows, ascending; weekdays are 0 (Sunday) to 6. `either`: one of the day fields is enough."""
 
     text: str
@@ -116,7 +116,7 @@ class Cron:
         return by_date or by_name if self.either else by_date and by_name
 
 
-def parse_cron(text: str) -> Cron:
+def parse_cron(text: str) -> CronExpression:
     """The expression. Raises `ScheduleRefused` that names the field and what it takes."""
     given = " ".join(text.split())
     if given.startswith("@"):
@@ -129,7 +129,7 @@ def parse_cron(text: str) -> Cron:
         raise refused("cron_fields", given=given, count=len(fields))
     minutes, hours, days, months, weekdays = (_parsed(part, field) for part, field in zip(fields, _FIELDS, strict=True))
     either = not (fields[2].startswith("*") or fields[4].startswith("*"))
-    made = Cron(given, minutes, hours, days, months, tuple(sorted({one % 7 for one in weekdays})), either)
+    made = CronExpression(given, minutes, hours, days, months, tuple(sorted({one % 7 for one in weekdays})), either)
     if next(made.walls(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a time on a wall
         raise refused("cron_never", given=given)
     return made

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 
 from bubbot.channel import Inbound, Role, Sender
 from bubbot.errors import ScheduleRefused
-from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.book import ScheduleStore
 from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.plan import LATE_AFTER, jitter
 from bubbot.schedule.when import zone_named
 from bubbot.schedule.words import late_words, moment_words
 from bubbot.tape.entry import TapeEntry, event, timestamp
-from bubbot.tape.fork import Merged
+from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import moment
 from bubbot.texts import Texts
 from bubbot.turn import SCHEDULED, Status, Turn
-from bubbot.views.schedule import FAILED, FIRED, NOT_RUN, PAUSED, RAN, Job, Maker, Place, Standing
+from bubbot.views.schedule import FAILED, FIRED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
 
 WHAT_SHOWN = 120
 """Characters of what a job does, where it is named."""
@@ -35,7 +35,7 @@ def fired(job: Job, mark: str) -> TapeEntry:
     return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
 
 
-def firing_inbound(job: Job, mark: str, by: Maker, now: datetime) -> Inbound:
+def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
     """A firing as an inbound. `mark`: its instant, or how it was asked for; `by`: for whom it runs."""
     return Inbound(
         channel=job.place.channel,
@@ -79,7 +79,7 @@ def due_of(mark: str) -> datetime:
 class Firing:
     """The firing that an inbound is."""
 
-    standing: Standing
+    standing: JobState
     mark: str
     inbound: Inbound
 
@@ -108,18 +108,18 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class FiringOutcome:
     """What a firing's turn ends with: what people are told, where (None: nowhere), and facts for the tape of schedules."""
 
     text: str
-    place: Place | None
+    place: ChatRef | None
     facts: tuple[TapeEntry, ...] = ()
 
 
 class Firings:
     """What a session asks about turns that a schedule began. `role_of`: what a person may do now."""
 
-    def __init__(self, book: ScheduleBook, role_of: RoleOf) -> None:
+    def __init__(self, book: ScheduleStore, role_of: RoleOf) -> None:
         self._book = book
         self._role_of = role_of
 
@@ -141,25 +141,25 @@ class Firings:
         if firing.late:
             turn.notices.append(firing.late_text(turn.texts))
 
-    def ends(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> Ending:
+    def ends(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> FiringOutcome:
         """What is written and told when the turn has ended in this way."""
         firing = self.of(inbound)
         if firing is None:
-            return Ending("", None)
+            return FiringOutcome("", None)
         data = {"job": firing.job.id, "mark": firing.mark, "turn": turn.id}
         if reason := self._refusal(firing):
             why = {"reason": reason}
             paused = event(PAUSED, {"job": firing.job.id, "by": _BOT, **why})
-            return Ending("", None, (event(NOT_RUN, {**data, **why}), paused))
+            return FiringOutcome("", None, (event(NOT_RUN, {**data, **why}), paused))
         if status == "failed":
             return self._failed(firing, text, data, turn.texts)
         before, job = firing.standing.failures, firing.job
         if before:
             recovered = turn.texts.say("told_recovered", job=named(job), count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
-        return Ending(text, job.target, (event(RAN, {**data, "status": status}),))
+        return FiringOutcome(text, job.target, (event(RAN, {**data, "status": status}),))
 
-    def _failed(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> Ending:
+    def _failed(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> FiringOutcome:
         """Told where the job was made: at the first failure in a row, the second, the fourth, and so on; and when the job is
         paused."""
         job, count = firing.job, firing.standing.failures + 1
@@ -170,7 +170,7 @@ class Firings:
             facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
             said += "\n" + texts.say("told_paused", job=job.id, count=count)
         told = paused or count & (count - 1) == 0
-        return Ending(said if told else "", job.place, tuple(facts))
+        return FiringOutcome(said if told else "", job.place, tuple(facts))
 
     def poisoned(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
         """The facts of a firing that no turn can be made of."""
@@ -184,7 +184,7 @@ class Firings:
         """Takes note of facts that were appended."""
         self._book.take(entries)
 
-    async def merged(self, merged: Merged) -> None:
+    async def merged(self, merged: MergeResult) -> None:
         """Takes note of what a turn has merged; where it erased a tape, jobs may have gone with it."""
         if any(entry.name == "tape/erased" for entry in merged.delta):
             await self._book.load()
@@ -212,7 +212,7 @@ class Firings:
         return "" if self._role_of(asked) is Role.OWNER else "reason_grant"
 
 
-def missed_text(standing: Standing, texts: Texts) -> str:
+def missed_text(standing: JobState, texts: Texts) -> str:
     """What a chat is told of a job for one time that was not done."""
     job = standing.job
     due = moment_words(standing.covered, zone_named(job.zone), texts)

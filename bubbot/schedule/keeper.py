@@ -20,13 +20,13 @@ from apscheduler.triggers.base import BaseTrigger
 
 from bubbot.channel import Inbound
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.schedule.book import ScheduleBook
+from bubbot.schedule.book import ScheduleStore
 from bubbot.schedule.changes import SCHEDULE_TAPE, quiet_of
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.firing import due_of, fired, firing_inbound
-from bubbot.schedule.plan import Plan, clock_fact, plan, waits_for_clock
+from bubbot.schedule.plan import FiringPlan, clock_fact, plan, waits_for_clock
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.views.schedule import NOT_RUN, OVER, PAUSED, SKIPPED, Maker, Standing
+from bubbot.views.schedule import NOT_RUN, OVER, PAUSED, SKIPPED, Actor, JobState
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ HEARTBEAT = 20.0
 Fire: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 """Accepts a firing, with facts of other tapes in the same transaction, and queues its turn; False where it had been
 accepted before. Raises `ConfigError` where its channel does not run here."""
-Tell: TypeAlias = Callable[[Standing, str, Sequence[TapeEntry]], Awaitable[None]]
+Tell: TypeAlias = Callable[[JobState, str, Sequence[TapeEntry]], Awaitable[None]]
 """Tells the chat of a job that it was missed, with facts in the same transaction; the text is the key of that notice."""
 
 
-class BookTrigger(BaseTrigger):  # type: ignore[misc]
+class ScheduleTrigger(BaseTrigger):  # type: ignore[misc]
     """Wakes when the book says so. It is asked with nothing at first, and after each waking."""
 
     __slots__ = ("_wake",)
@@ -53,12 +53,12 @@ class BookTrigger(BaseTrigger):  # type: ignore[misc]
         return self._wake(now, previous_fire_time is not None)
 
 
-class Keeper:
+class JobTimer:
     """Fires the jobs of a book, while `run` runs."""
 
     def __init__(
         self,
-        book: ScheduleBook,
+        book: ScheduleStore,
         fire: Fire,
         *,
         tell: Tell,
@@ -153,7 +153,7 @@ class Keeper:
             for instant in planned.fire:
                 await self._fired(standing, instant_text(instant), standing.job.by)
 
-    async def _fired(self, standing: Standing, mark: str, by: Maker) -> None:
+    async def _fired(self, standing: JobState, mark: str, by: Actor) -> None:
         """One firing. Where somebody else was first, it is theirs, and a fact all the same."""
         job = standing.job
         fact, inbound = fired(job, mark), firing_inbound(job, mark, by, self._book.now())
@@ -180,7 +180,7 @@ class Keeper:
             data = {"job": job_id, "first": mark, "last": mark, "reason": "reason_fired_before"}
             await self._book.write([event(SKIPPED, data, key=f"skipped-again:{job_id}@{mark}")])
 
-    async def _over(self, standing: Standing, planned: Plan) -> None:
+    async def _over(self, standing: JobState, planned: FiringPlan) -> None:
         over = event(OVER, {"job": standing.job.id, "reason": planned.over, "detail": planned.detail})
         if planned.over != "reason_missed":
             await self._book.write([over])
@@ -192,7 +192,7 @@ class Keeper:
         else:
             self._book.take([over])
 
-    def _plan(self, standing: Standing) -> Plan:
+    def _plan(self, standing: JobState) -> FiringPlan:
         quiet = quiet_of(self._book.state, standing.job.target.session, self._book.zone)
         return plan(standing, self._book.now(), quiet)
 
@@ -209,7 +209,7 @@ class Keeper:
             with suppress(JobLookupError):
                 self._scheduler.remove_job(job_id)
             return
-        trigger = BookTrigger(lambda now, looked: self._wake(job_id, now, looked=looked))
+        trigger = ScheduleTrigger(lambda now, looked: self._wake(job_id, now, looked=looked))
         self._scheduler.add_job(self.look, trigger, args=[job_id], id=job_id, name=job_id, replace_existing=True)
 
     def _wake(self, job_id: str, now: datetime, *, looked: bool) -> datetime | None:

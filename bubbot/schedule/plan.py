@@ -9,29 +9,29 @@ from hashlib import sha256
 from bubbot.errors import ScheduleRefused
 from bubbot.schedule.clock import comes, wall_of
 from bubbot.schedule.cron import instant_text
-from bubbot.schedule.when import At, When, newest, stored_when, zone_named
+from bubbot.schedule.when import OneTime, When, newest, stored_when, zone_named
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.query import moment
-from bubbot.views.schedule import CLOCK, Job, Standing
+from bubbot.views.schedule import CLOCK, Job, JobState
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 LATE_AFTER = timedelta(minutes=2)
 """What is later than this was missed: it is caught up with as the job says, and told to be late."""
 
 
-def waits_for_clock(standing: Standing, now: datetime) -> bool:
+def waits_for_clock(standing: JobState, now: datetime) -> bool:
     """Return true if a job is done up to an instant that the clock has still to reach: it was ahead, and was set back."""
     return standing.status == "on" and standing.covered > now + LATE_AFTER
 
 
-def clock_fact(standing: Standing, now: datetime) -> TapeEntry:
+def clock_fact(standing: JobState, now: datetime) -> TapeEntry:
     """Make the fact that a job goes on from the present. What fired before is known by its key and does not fire again."""
     data = {"job": standing.job.id, "covered": timestamp(standing.covered), "since": timestamp(now)}
     return event(CLOCK, data)
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class QuietHours:
     """Quiet hours, as minutes of the day, by the clock of a zone."""
 
     start: int
@@ -52,7 +52,7 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRange:
     """Instants that are passed over, from the first to the last."""
 
     first: datetime
@@ -60,35 +60,35 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FiringPlan:
     """`fire` these instants now; `skipped` are passed over; `over`: the name of the reason why the job has ended;
     `wake`: when to look again."""
 
     fire: tuple[datetime, ...] = ()
-    skipped: Skipped | None = None
+    skipped: SkippedRange | None = None
     over: str = ""
     detail: str = ""
     wake: datetime | None = None
 
 
-def plan(standing: Standing, now: datetime, quiet: Quiet | None = None) -> Plan:
+def plan(standing: JobState, now: datetime, quiet: QuietHours | None = None) -> FiringPlan:
     """What to do. Asked for again once its facts are written, it says when to look again, or that the job is over."""
     job = standing.job
     if standing.status != "on":
-        return Plan()
+        return FiringPlan()
     try:
         when, zone = rule_of(job)
     except ScheduleRefused as error:
-        return Plan(over="reason_broken", detail=str(error))
+        return FiringPlan(over="reason_broken", detail=str(error))
     if job.most and standing.runs >= job.most:
-        return Plan(over="reason_runs")
+        return FiringPlan(over="reason_runs")
     first = _next(job, when, zone, standing.covered)
     if first is None:
-        return Plan(over=_why_over(standing, when, zone))
+        return FiringPlan(over=_why_over(standing, when, zone))
     if (due := first + jitter(job, first)) > now:
-        return Plan(wake=due)
+        return FiringPlan(wake=due)
     if quiet is not None and not job.urgent and (end := quiet.until(now)) is not None:
-        return Plan(wake=end)
+        return FiringPlan(wake=end)
     return _due(standing, when, zone, first, now)
 
 
@@ -99,7 +99,7 @@ def rule_of(job: Job) -> tuple[When, tzinfo]:
     return stored_when(job.when, moment(job.since) or _LONG_AGO, zone), zone
 
 
-def next_times(standing: Standing, now: datetime, count: int = 3) -> list[datetime]:
+def next_times(standing: JobState, now: datetime, count: int = 3) -> list[datetime]:
     """When a job comes next, without jitter: what was missed is not counted."""
     if standing.status != "on":
         return []
@@ -127,13 +127,13 @@ def _next(job: Job, when: When, zone: tzinfo, after: datetime) -> datetime | Non
     return None if found is None or (end is not None and found > end) else found
 
 
-def _why_over(standing: Standing, when: When, zone: tzinfo) -> str:
-    if not isinstance(when, At):
+def _why_over(standing: JobState, when: When, zone: tzinfo) -> str:
+    if not isinstance(when, OneTime):
         return "reason_until"
     return "reason_once" if standing.runs or when.due(zone) > standing.covered else "reason_missed"
 
 
-def _due(standing: Standing, when: When, zone: tzinfo, first: datetime, now: datetime) -> Plan:
+def _due(standing: JobState, when: When, zone: tzinfo, first: datetime, now: datetime) -> FiringPlan:
     """Something is due: what of it is fired, and what is passed over."""
     job = standing.job
     until = min(now, moment(job.until) or now) if job.until else now
@@ -145,5 +145,5 @@ def _due(standing: Standing, when: When, zone: tzinfo, first: datetime, now: dat
     fire, rest = instants[-wanted:], instants[:-wanted]
     if job.catch_up == "skip" and now - fire[-1] - jitter(job, fire[-1]) > LATE_AFTER:
         fire, rest = [], instants
-    skipped = Skipped(first, rest[-1]) if rest else None
-    return Plan(tuple(fire), skipped)
+    skipped = SkippedRange(first, rest[-1]) if rest else None
+    return FiringPlan(tuple(fire), skipped)

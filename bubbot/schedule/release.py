@@ -8,14 +8,14 @@ from bubbot.errors import ScheduleRefused
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.firing import fired
 from bubbot.schedule.plan import rule_of
-from bubbot.schedule.when import At, newest
+from bubbot.schedule.when import OneTime, newest
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.views.schedule import NOT_RUN, OVER, SKIPPED, Standing
+from bubbot.views.schedule import NOT_RUN, OVER, SKIPPED, JobState
 
 REASON = "reason_restored"
 
 
-def passed_over(standing: Standing, now: datetime) -> list[TapeEntry]:
+def passed_over(standing: JobState, now: datetime) -> list[TapeEntry]:
     """The facts that nothing of a job's past is to be caught up with."""
     if standing.status == "over":
         return []
@@ -34,6 +34,6 @@ def passed_over(standing: Standing, now: datetime) -> list[TapeEntry]:
     last = instant_text(newest(when, zone, standing.covered, now, 1)[-1])
     passed = {"job": job.id, "first": instant_text(first), "last": last, "reason": REASON}
     facts.append(event(SKIPPED, passed, key=f"skipped:{job.id}@{last}"))
-    if isinstance(when, At):  # it had one time, and nobody has to be told that it was missed
+    if isinstance(when, OneTime):  # it had one time, and nobody has to be told that it was missed
         facts.append(event(OVER, {"job": job.id, "reason": REASON, "detail": ""}))
     return facts

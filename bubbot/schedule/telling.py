@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bubbot.errors import ScheduleRefused
-from bubbot.schedule.changes import TERMINAL, Changes, quiet_of, quiet_text
+from bubbot.schedule.changes import TERMINAL, JobChanges, quiet_of, quiet_text
 from bubbot.schedule.firing import due_of, named, what_words
 from bubbot.schedule.plan import next_times, rule_of
 from bubbot.schedule.when import zone_named
@@ -16,20 +16,20 @@ from bubbot.schedule.words import in_words, moment_words
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import moment
 from bubbot.texts import Texts
-from bubbot.views.schedule import ChatRules, Delivery, Job, Schedule, Standing
+from bubbot.views.schedule import ChatRules, DeliveryState, Job, JobState, ScheduleState
 
 LINE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class JobFormatter:
     """Puts jobs into words. `zone` is the deployment's."""
 
     texts: Texts
     now: datetime
     zone: str
 
-    def made(self, sentence: str, job: Job, changes: Changes) -> str:
+    def made(self, sentence: str, job: Job, changes: JobChanges) -> str:
         """What is answered when a job was made or changed: its schedule in words, its zone, the next three times."""
         told = self.texts.say(
             sentence, job=named(job), words=self.words(job), next=self._times(job, changes.next_of(job))
@@ -48,7 +48,7 @@ class Teller:
             return job.when
         return in_words(when, zone, self.texts)
 
-    def line(self, standing: Standing, session: str) -> str:
+    def line(self, standing: JobState, session: str) -> str:
         """A job in one line; where it belongs to another chat than this one, the line says so."""
         job = standing.job
         told = self.texts.say(
@@ -61,11 +61,11 @@ class Teller:
         )
         return told if job.session == session else told + self.texts.say("jobs_elsewhere", session=job.session)
 
-    def listed(self, jobs: Sequence[Standing], session: str) -> str:
+    def listed(self, jobs: Sequence[JobState], session: str) -> str:
         """All of them."""
         return "\n".join(self.line(one, session) for one in jobs) or self.texts.say("jobs_none")
 
-    def shown(self, standing: Standing) -> str:
+    def shown(self, standing: JobState) -> str:
         """Everything about one job."""
         job, say = standing.job, self.texts.say
         none = say("no_limit")
@@ -94,7 +94,7 @@ class Teller:
             lines.append(say("show_failures", count=standing.failures))
         return "\n".join(lines)
 
-    def state(self, standing: Standing) -> str:
+    def state(self, standing: JobState) -> str:
         """Whether it is on, and if not, why."""
         reason = self.reason(standing.reason, standing.detail) if standing.reason else ""
         return self.texts.say(f"state_{standing.status}", **({"reason": reason} if reason else {}))
@@ -112,13 +112,13 @@ class Teller:
         account = f"{by['channel']}:{by['id']}"
         return f"{by['name']} ({account})" if by["name"] else account
 
-    def chat(self, state: Schedule, session: str) -> str:
+    def chat(self, state: ScheduleState, session: str) -> str:
         """The rules of a chat."""
         rules = state.chats.get(session, ChatRules())
         quiet = quiet_text(rules.quiet) if rules.quiet else self.texts.say("chat_no_quiet")
         return self.texts.say("chat_settings", zone=rules.zone or self.zone, quiet=quiet)
 
-    def history(self, job: Job, facts: Iterable[TapeEntry], deliveries: Mapping[str, Delivery]) -> str:
+    def history(self, job: Job, facts: Iterable[TapeEntry], deliveries: Mapping[str, DeliveryState]) -> str:
         """What happened with a job, oldest first: firing, running and delivery are told apart."""
         lines: list[str] = []
         for entry in facts:
@@ -144,7 +144,7 @@ class Teller:
             return ""  # who asked for it was told
         return self.texts.say(f"h_{_TOLD.get(name, name)}", **values)
 
-    def _delivered(self, job: Job, data: Mapping[str, Any], delivery: Delivery) -> str:
+    def _delivered(self, job: Job, data: Mapping[str, Any], delivery: DeliveryState) -> str:
         instant = self._moment(job, due_of(data["mark"]))
         return self.texts.say(f"h_{delivery.state}", instant=instant, reason=delivery.reason)
 
@@ -159,7 +159,7 @@ class Teller:
         except ScheduleRefused:
             return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
-    def _next(self, standing: Standing, count: int) -> list[datetime]:
+    def _next(self, standing: JobState, count: int) -> list[datetime]:
         try:
             return next_times(standing, self.now, count)
         except ScheduleRefused:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.schedule.clock import comes, wall_of
-from bubbot.schedule.cron import Cron, instant_text, parse_cron
+from bubbot.schedule.cron import CronExpression, instant_text, parse_cron
 from bubbot.schedule.refusal import refused
 
 SHORTEST = timedelta(minutes=1)
@@ -32,7 +32,7 @@ _INSTANT = re.compile(r"(\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(?::\d{2})?)\s*(Z|[+-]\
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class Interval:
     """From the anchor on. `days`: so many days at the anchor's time of day, whatever the clock does; else `seconds`
     that really pass."""
 
@@ -54,7 +54,7 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class OneTime:
     """Once: at a time of day of the zone (`wall`), or at an `instant`."""
 
     text: str
@@ -74,7 +74,7 @@ class At:
         return self.instant
 
 
-When: TypeAlias = Cron | Every | At
+When: TypeAlias = CronExpression | Interval | OneTime
 
 
 def parse_when(text: str, now: datetime, zone: tzinfo) -> When:
@@ -141,7 +141,7 @@ def duration(text: str) -> int:
     return _seconds(text, text)
 
 
-def _every(given: str, rest: str, now: datetime, zone: tzinfo) -> Every:
+def _every(given: str, rest: str, now: datetime, zone: tzinfo) -> Interval:
     length, _, start = rest.partition(" from ")
     seconds = _seconds(length, given)
     if seconds < SHORTEST.total_seconds():
@@ -150,22 +150,22 @@ def _every(given: str, rest: str, now: datetime, zone: tzinfo) -> Every:
     units = {unit for _, unit in _PIECE.findall(f"1{length}" if length[:1].isalpha() else length.lower())}
     by_day = all(_UNITS.get(unit, 0) >= 86400 for unit in units)
     text = f"every {length.strip()} from {instant_text(anchor)}"
-    return Every(text, anchor, days=seconds // 86400) if by_day else Every(text, anchor, seconds=seconds)
+    return Interval(text, anchor, days=seconds // 86400) if by_day else Interval(text, anchor, seconds=seconds)
 
 
-def _at(given: str, rest: str, now: datetime, zone: tzinfo) -> At:
+def _at(given: str, rest: str, now: datetime, zone: tzinfo) -> OneTime:
     if rest.startswith("+"):
         return _instant((now + timedelta(seconds=_seconds(rest[1:], given))).replace(microsecond=0), given)
     if found := _INSTANT.fullmatch(rest):
         return _instant(_read(f"{found[1]}{found[2]}", given), given)
     wall = _wall(rest, given, now, zone)
-    return At(f"at {wall.isoformat(sep=' ')}", wall=wall)
+    return OneTime(f"at {wall.isoformat(sep=' ')}", wall=wall)
 
 
-def _instant(moment: datetime, given: str) -> At:
+def _instant(moment: datetime, given: str) -> OneTime:
     if moment.year > LAST_YEAR:
         raise refused("when_unknown", given=given)
-    return At(f"at {instant_text(moment)}", instant=moment.astimezone(UTC))
+    return OneTime(f"at {instant_text(moment)}", instant=moment.astimezone(UTC))
 
 
 def _moment(text: str, given: str, now: datetime, zone: tzinfo) -> datetime:

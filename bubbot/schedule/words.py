@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.schedule.clock import wall_of
-from bubbot.schedule.cron import Cron
-from bubbot.schedule.when import At, Every, When
+from bubbot.schedule.cron import CronExpression
+from bubbot.schedule.when import Interval, OneTime, When
 from bubbot.texts import Texts
 
 TIMES_LISTED = 8
@@ -17,9 +17,9 @@ _ALL_DAYS, _WORKDAYS = 7, (1, 2, 3, 4, 5)
 
 def in_words(when: When, zone: tzinfo, texts: Texts) -> str:
     """The schedule and its zone."""
-    if isinstance(when, At):
+    if isinstance(when, OneTime):
         words = texts.say("w_once", moment=moment_words(when.due(zone), zone, texts))
-    elif isinstance(when, Every):
+    elif isinstance(when, Interval):
         length = length_words(when.seconds or when.days * 86400, texts)
         words = texts.say("w_every", length=length.strip(), anchor=_minute(when.anchor, zone))
     else:
@@ -54,7 +54,7 @@ def _minute(instant: datetime, zone: tzinfo) -> str:
     return shown.strftime("%Y-%m-%d %H:%M:%S" if shown.second else "%Y-%m-%d %H:%M")
 
 
-def _cron(cron: Cron, texts: Texts) -> str:
+def _cron(cron: CronExpression, texts: Texts) -> str:
     months = ""
     if len(cron.months) < 12:
         months = texts.say("w_months", months=_ranges(cron.months, texts, "month_"))
@@ -66,7 +66,7 @@ def _cron(cron: Cron, texts: Texts) -> str:
     return " ".join(texts.say(sentence, days=days, times=times, months=months).split(" "))
 
 
-def _times(cron: Cron, texts: Texts) -> tuple[str, bool]:
+def _times(cron: CronExpression, texts: Texts) -> tuple[str, bool]:
     """The times of day, and whether they are rather a pace."""
     minutes, hours = cron.minutes, cron.hours
     if len(hours) * len(minutes) <= TIMES_LISTED:
@@ -90,7 +90,7 @@ def _step(minutes: Sequence[int]) -> int | None:
     return step if tuple(minutes) == tuple(range(0, 60, step)) and 60 % len(minutes) == 0 and step < 60 else None
 
 
-def _days(cron: Cron, texts: Texts) -> str:
+def _days(cron: CronExpression, texts: Texts) -> str:
     by_date, by_name = len(cron.days) < 31, len(cron.weekdays) < _ALL_DAYS
     dates = texts.say("w_dates", days=_ranges(cron.days, texts)) if by_date else ""
     names = _ranges(cron.weekdays, texts, "weekday_") if by_name else ""

@@ -26,7 +26,7 @@ INSTEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class UnitPaths:
     """Where units and users of the system are declared."""
 
     units: Path = Path("/etc/systemd/system")
@@ -34,7 +34,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ServiceProgram:
     """The interpreter a service runs, and every folder it needs to read."""
 
     python: Path
@@ -60,7 +60,7 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InstallPlan:
     """What is written and then run. `hints`: what a person should know or do, a sentence each."""
 
     user: bool
@@ -69,11 +69,13 @@ class Plan:
     hints: tuple[str, ...]
 
 
-def this_program() -> Program:
+def this_program() -> ServiceProgram:
     """The one that runs now."""
     python = Path(sys.executable)
     package = Path(bubbot.__file__).parent.parent
-    return Program(python, (python, python.resolve(), Path(sys.prefix), Path(sys.base_prefix), package.resolve()))
+    return ServiceProgram(
+        python, (python, python.resolve(), Path(sys.prefix), Path(sys.base_prefix), package.resolve())
+    )
 
 
 def plan(
@@ -82,15 +84,15 @@ def plan(
     *,
     user: bool,
     backups: bool = False,
-    program: Program | None = None,
-    places: Places | None = None,
-) -> Plan:
+    program: ServiceProgram | None = None,
+    places: UnitPaths | None = None,
+) -> InstallPlan:
     """What puts the bot of a home under systemd, as a service of this `user` or of the system; does nothing yet.
 
     `config`: where the settings are, if not in the home. `backups`: with a daily backup. Raises `ConfigError` where the
     service could not run.
     """
-    program, places = program or this_program(), places or Places()
+    program, places = program or this_program(), places or UnitPaths()
     home, config = _absolute(home), _absolute(config) if config else None
     if not user:
         _check_seen(program, home, config)
@@ -108,19 +110,19 @@ def plan(
     if files[0].there not in (None, files[0].text):
         commands.append(systemctl("try-restart", UNIT, user=user))  # it may run as the old unit says
     commands += [systemctl("enable", "--now", name, user=user) for name in (UNIT, *([TIMER] if backups else []))]
-    return Plan(user, tuple(files), tuple(commands), _hints(program, home, config, user=user))
+    return InstallPlan(user, tuple(files), tuple(commands), _hints(program, home, config, user=user))
 
 
-def removal(*, user: bool, places: Places | None = None) -> Plan:
+def removal(*, user: bool, places: UnitPaths | None = None) -> InstallPlan:
     """What takes it away again: the files named are removed and not written. The home is no part of it."""
-    folder = unit_folder() if user else (places or Places()).units
+    folder = unit_folder() if user else (places or UnitPaths()).units
     files = [found for name in (TIMER, BACKUP, UNIT) if (found := PlannedFile(folder / name, "")).there is not None]
     units = [file.path.name for file in files if file.path.name != BACKUP]
     commands = [systemctl("disable", "--now", name, user=user) for name in units]
-    return Plan(user, tuple(files), (*commands, systemctl("daemon-reload", user=user)), ())
+    return InstallPlan(user, tuple(files), (*commands, systemctl("daemon-reload", user=user)), ())
 
 
-def apply(plan: Plan, say: Callable[[str], None], run: Run = run) -> None:
+def apply(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None:
     """Does what the plan says, and says what was done. A file that differs is kept as a copy before it is replaced.
 
     Raises `ConfigError` where systemd does not answer (then nothing was done), or where something fails.
@@ -134,7 +136,7 @@ def apply(plan: Plan, say: Callable[[str], None], run: Run = run) -> None:
         say(hint)
 
 
-def take_away(plan: Plan, say: Callable[[str], None], run: Run = run) -> None:
+def take_away(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None:
     """Does what a `removal` says; a unit is kept as a copy, since it may have been changed by hand."""
     check_manager(run, user=plan.user)
     if not plan.files:
@@ -167,7 +169,7 @@ def carry_out(command: Sequence[str], say: Callable[[str], None], run: Run, *, u
         raise ConfigError(f"{' '.join(command)} failed ({said or done.code}): {journal} tells more.")
 
 
-def _account(home: Path, places: Places) -> list[tuple[str, ...]]:
+def _account(home: Path, places: UnitPaths) -> list[tuple[str, ...]]:
     """What makes the user of the service, and its home where systemd does not."""
     commands: list[tuple[str, ...]] = [("systemd-sysusers", str(places.users / "bubbot.conf"))]
     if home != SYSTEM_HOME and not home.exists():
@@ -175,7 +177,7 @@ def _account(home: Path, places: Places) -> list[tuple[str, ...]]:
     return commands
 
 
-def _hints(program: Program, home: Path, config: Path | None, *, user: bool) -> tuple[str, ...]:
+def _hints(program: ServiceProgram, home: Path, config: Path | None, *, user: bool) -> tuple[str, ...]:
     if user:
         return (
             "A service of a user ends with the user's last session, unless: loginctl enable-linger",
@@ -194,7 +196,7 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - links stay, and .. goes, which systemd refuses
 
 
-def _check_seen(program: Program, home: Path, config: Path | None) -> None:
+def _check_seen(program: ServiceProgram, home: Path, config: Path | None) -> None:
     """Raises `ConfigError` where the service of the system would not see a path."""
     needed = {"bubbot itself": (program.python, *program.needs), "the home": (home,), "the configuration": (config,)}
     for what, paths in needed.items():

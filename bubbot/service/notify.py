@@ -18,7 +18,7 @@ STATUS_LIMIT = 300
 READY, STOPPING, WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
-class Notifier:
+class ServiceNotifier:
     """Tells a service manager how the process is. Without an address every call does nothing.
 
     Each call returns whether the message was taken, or had not to be sent; it never waits and never raises. A full

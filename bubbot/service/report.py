@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from bubbot.channel import Channel, Reports
-from bubbot.service.notify import Notifier
-from bubbot.supervise import Pace, supervise
+from bubbot.channel import Channel, ReportsHealth
+from bubbot.service.notify import ServiceNotifier
+from bubbot.supervise import Backoff, supervise
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class ServiceTiming:
     """Seconds. `deaf`: after which the start counts as over though a channel is not heard; `looks`: between two looks
     at the channels; `extends`: between two requests for more time at the end, each of which asks for `extension`;
     `closing`: what the end takes beyond that of the channels."""
@@ -26,7 +26,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedChannels:
     """The channels of a daemon, and what became of them: `running`, `refused` or `ended`."""
 
     channels: Mapping[str, Channel]
@@ -38,7 +38,7 @@ class Watched:
         heard, deaf, over = [], [], []
         for name, channel in sorted(self.channels.items()):
             state = self.states.get(name, "running")
-            health = channel.health() if isinstance(channel, Reports) else None
+            health = channel.health() if isinstance(channel, ReportsHealth) else None
             if state != "running":
                 over.append(f"{name} ({self.refusals.get(name, state)})")
             elif health is None or health.ready:
@@ -50,10 +50,10 @@ class Watched:
         return not deaf, line or "no channels; commands of the shell are answered"
 
 
-class Report:
+class ServiceReporter:
     """What a service manager is told about one daemon. `notifier` is also for whoever reloads the settings."""
 
-    def __init__(self, notifier: Notifier, watchdog: float | None, pace: Pace, times: Times) -> None:
+    def __init__(self, notifier: ServiceNotifier, watchdog: float | None, pace: Backoff, times: ServiceTiming) -> None:
         self.notifier = notifier
         self._watchdog = watchdog
         self._pace = pace
@@ -68,7 +68,7 @@ class Report:
             pause = self._watchdog / 3
             self._run("the signs of life", lambda: self._live(pause))
 
-    def watch(self, watched: Callable[[], Watched]) -> None:
+    def watch(self, watched: Callable[[], WatchedChannels]) -> None:
         """Tells from now on how the channels are, as they are then, and that the start is over when all of them are heard."""
         limit = asyncio.get_running_loop().time() + self._times.deaf
         self._watching = self._run("the report to the service manager", lambda: self._watch(watched, limit))
@@ -108,7 +108,7 @@ class Report:
             self.notifier.alive()
             await asyncio.sleep(pause)
 
-    async def _watch(self, watched: Callable[[], Watched], limit: float) -> None:
+    async def _watch(self, watched: Callable[[], WatchedChannels], limit: float) -> None:
         loop, begun, told = asyncio.get_running_loop(), False, ""
         while True:
             if late := not begun and loop.time() >= limit:  # first of all: a channel may also fail to say how it is
@@ -129,9 +129,11 @@ class Report:
 
 
 @asynccontextmanager
-async def reporting(notifier: Notifier, watchdog: float | None, pace: Pace, times: Times) -> AsyncIterator[Report]:
+async def reporting(
+    notifier: ServiceNotifier, watchdog: float | None, pace: Backoff, times: ServiceTiming
+) -> AsyncIterator[ServiceReporter]:
     """Reports until the block ends. `watchdog`: seconds within which the service manager wants a sign of life."""
-    report = Report(notifier, watchdog, pace, times)
+    report = ServiceReporter(notifier, watchdog, pace, times)
     report.start()
     try:
         yield report

@@ -14,18 +14,18 @@ SHORT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandOutput:
     """How a command ended, and what it said."""
 
     code: int
     said: str
 
 
-Run: TypeAlias = Callable[[Sequence[str], float], Done]
+Run: TypeAlias = Callable[[Sequence[str], float], CommandOutput]
 """Runs a command for at most so many seconds."""
 
 
-def run(command: Sequence[str], seconds: float) -> Done:
+def run(command: Sequence[str], seconds: float) -> CommandOutput:
     """Runs a command; one that is not there or takes too long has failed."""
     try:
         done = subprocess.run(  # noqa: S603 - commands are made here, and by exec
@@ -38,10 +38,10 @@ def run(command: Sequence[str], seconds: float) -> Done:
             check=False,
         )
     except FileNotFoundError:
-        return Done(127, f"there is no command {command[0]}")
+        return CommandOutput(127, f"there is no command {command[0]}")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Done(126, str(error))
-    return Done(done.returncode, done.stdout if done.returncode == 0 else (done.stderr.strip() or done.stdout))
+        return CommandOutput(126, str(error))
+    return CommandOutput(done.returncode, done.stdout if done.returncode == 0 else (done.stderr.strip() or done.stdout))
 
 
 def systemctl(*words: str, user: bool) -> tuple[str, ...]:

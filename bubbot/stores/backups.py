@@ -15,7 +15,7 @@ from typing import Any
 from bubbot import __version__
 from bubbot.errors import ConfigError, StoreFull, TapeCorrupt
 from bubbot.stores.files import copy_file, digest_of_file, growing, remove, sweep, write_file
-from bubbot.stores.sqlite_backup import Content, TapeHead, copy_database, no_room
+from bubbot.stores.sqlite_backup import DatabaseContent, TapeHead, copy_database, no_room
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import moment
 
@@ -29,7 +29,7 @@ PREFIX = "bubbot-"
 
 
 @dataclass(frozen=True, slots=True)
-class FileInfo:
+class BackupFile:
     """A file of a backup. `source`: where it was, for files that are not at the same place in every home."""
 
     size: int
@@ -38,13 +38,13 @@ class FileInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """What a backup says of itself: by which bubbot it was made, when (ISO 8601, UTC), and what is in it."""
 
     bubbot: str
     created: str
-    database: Content
-    files: Mapping[str, FileInfo]
+    database: DatabaseContent
+    files: Mapping[str, BackupFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class BackupInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ExtraFiles:
     """Files to be copied with the database, by the name they get; `sources` where their place has to be known."""
 
     files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
@@ -81,7 +81,7 @@ def free_name(folder: Path, name: str) -> Path:
     return path
 
 
-def write_backup(database: Path, target: Path, beside: Beside, now: datetime) -> Manifest:
+def write_backup(database: Path, target: Path, beside: ExtraFiles, now: datetime) -> BackupManifest:
     """Makes the folder `target`, complete or not at all, and returns what is in it.
 
     Raises `ConfigError` where it cannot be made there, `StoreFull` where there is no room, and what `copy_database`
@@ -93,12 +93,12 @@ def write_backup(database: Path, target: Path, beside: Beside, now: datetime) ->
             copy_file(source, partial / name)
         names = (DATABASE, *beside.files)
         files = {
-            name: FileInfo(
+            name: BackupFile(
                 (partial / name).stat().st_size, digest_of_file(partial / name), beside.sources.get(name, "")
             )
             for name in names
         }
-        made = Manifest(__version__, timestamp(now), found, files)
+        made = BackupManifest(__version__, timestamp(now), found, files)
         write_file(partial / MANIFEST, manifest_text(made).encode())
     return made
 
@@ -115,7 +115,7 @@ def _told(target: Path) -> Iterator[None]:
         raise ConfigError(f"the backup {target} cannot be made: {where}: {error.strerror}") from error
 
 
-def manifest_text(made: Manifest) -> str:
+def manifest_text(made: BackupManifest) -> str:
     """A manifest as it is written."""
     tapes = [asdict(one) for one in made.database.tapes]
     data = {
@@ -133,7 +133,7 @@ def manifest_text(made: Manifest) -> str:
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 
 
-def read_manifest(backup: Path) -> Manifest:
+def read_manifest(backup: Path) -> BackupManifest:
     """The manifest of a backup. Raises `ConfigError` for what is none, `TapeCorrupt` for one that cannot be read."""
     path = backup / MANIFEST
     try:
@@ -157,18 +157,18 @@ def read_manifest(backup: Path) -> Manifest:
         raise TapeCorrupt(f"the {MANIFEST} of {backup} was altered: it cannot be read ({error!r})") from error
 
 
-def _manifest(data: dict[str, Any]) -> Manifest:
+def _manifest(data: dict[str, Any]) -> BackupManifest:
     tapes = tuple(TapeHead(str(one["name"]), int(one["id"]), str(one["hash"])) for one in data["tapes"])
     files = {
-        str(name): FileInfo(int(one["size"]), str(one["sha256"]), str(one.get("source", "")))
+        str(name): BackupFile(int(one["size"]), str(one["sha256"]), str(one.get("source", "")))
         for name, one in data["files"].items()
     }
     if DATABASE not in files or any(Path(name).name != name or name == MANIFEST for name in files):
         raise ValueError("its list of files")
     if moment(data["created"]) is None:
         raise ValueError("its time")
-    content = Content(int(data["schema"]), str(data["workspace"]), tapes, str(data["deployment_head"]))
-    return Manifest(str(data["bubbot"]), str(data["created"]), content, files)
+    content = DatabaseContent(int(data["schema"]), str(data["workspace"]), tapes, str(data["deployment_head"]))
+    return BackupManifest(str(data["bubbot"]), str(data["created"]), content, files)
 
 
 def backups(home: Path) -> list[BackupInfo]:

@@ -11,7 +11,7 @@ from bubbot.tape import erasure
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import EMPTY, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
-from bubbot.tape.store import Batch, ForkRecord, Reset, TapeSummary
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
 
 
 @dataclass
@@ -83,7 +83,7 @@ class InMemoryStore:
         self._check_base(record)
         self._forks[record.id] = record
 
-    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> None:
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
         self._check()
         record = self._forks.get(fork)
@@ -92,7 +92,7 @@ class InMemoryStore:
         self._forks[fork] = replace(record, staged=(*record.staged, *staged), reset=reset or record.reset)
 
     async def merge_fork(
-        self, fork: str, batches: Sequence[Batch], reset: tuple[str, Reset] | None = None
+        self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
         self._check()
@@ -115,7 +115,7 @@ class InMemoryStore:
         self._check()
         return list(self._forks.values())
 
-    async def reset(self, tape: str, how: Reset, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
         self._check()
         return self._restart(tape, how, [Batch(tape, tuple(first))])[0]
@@ -158,7 +158,7 @@ class InMemoryStore:
         if kept is not None and kept.archived_from is not None:
             raise TapeConflict(f"{tape} is an archive, and takes nothing more: write to {kept.archived_from}")
 
-    def _restart(self, tape: str, how: Reset, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    def _restart(self, tape: str, how: ResetBatch, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         before = dict(self._tapes)
         self._put_aside(tape, how, batches)
         ids = self._doomed(tape, how)
@@ -182,13 +182,13 @@ class InMemoryStore:
             self._tell_home(tape, more, erasure.date_of(batches))
         return stored
 
-    def _put_aside(self, tape: str, how: Reset, batches: Sequence[Batch]) -> None:
+    def _put_aside(self, tape: str, how: ResetBatch, batches: Sequence[Batch]) -> None:
         old = self._tapes.pop(tape, None)
         if old:
             last = erasure.renamed(tape, how.archive, batches).stored(len(old.entries) + 1)
             self._tapes[how.archive] = replace(old, entries=[*old.entries, last], archived_from=tape)
 
-    def _doomed(self, tape: str, how: Reset) -> dict[str, set[int]]:
+    def _doomed(self, tape: str, how: ResetBatch) -> dict[str, set[int]]:
         """What is there to be erased, before the facts of it are written (see `sqlite_write`)."""
         if not how.erase:
             return {}

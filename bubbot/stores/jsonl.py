@@ -76,7 +76,7 @@ def line_hash(previous: str, data: dict[str, Any]) -> str:
     return sha256(f"{previous}\n{text}".encode()).hexdigest()
 
 
-class LineWriter:
+class JsonLineWriter:
     """Makes the lines of one file, one after another."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class LineWriter:
         return f"{encode({**data, 'hash': self._hash})}\n".encode()
 
 
-class _Line(BaseModel):
+class _LineModel(BaseModel):
     """What a line has to be. Everything that real tapes of this format leave out or hold besides is allowed."""
 
     model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
@@ -102,7 +102,7 @@ class _Line(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ImportProblem:
     """A line that cannot be trusted or read: its number, why, and its bytes as they are in the file."""
 
     number: int
@@ -111,7 +111,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """What a file holds. `entries` have the ids 1, 2, 3 …; a problem has an event of its own in its place.
 
     `renumbered` counts the entries that had another id in the file, `unhashed` the readable lines that no hash
@@ -119,32 +119,32 @@ class Imported:
     """
 
     entries: tuple[TapeEntry, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[ImportProblem, ...]
     renumbered: int = 0
     erased: int = 0
     unhashed: int = 0
 
 
-def read_lines(lines: Iterable[bytes], *, date: str = "") -> Imported:
+def read_lines(lines: Iterable[bytes], *, date: str = "") -> ImportResult:
     """Reads a whole file, given as its lines with their line feeds; `date` is that of events for unreadable ones.
 
-    Raises nothing: what is wrong is a `Problem`.
+    Raises nothing: what is wrong is a `ImportProblem`.
     """
-    reader = _Reader(date)
+    reader = _LineReader(date)
     entries: list[TapeEntry] = []
     for number, raw in enumerate(lines, 1):
         text = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         if text.strip(_WHITE):
             entries.append(reader.entry(number, text, raw, len(entries) + 1))
-    return Imported(tuple(entries), tuple(reader.problems), reader.renumbered, reader.erased, reader.unhashed)
+    return ImportResult(tuple(entries), tuple(reader.problems), reader.renumbered, reader.erased, reader.unhashed)
 
 
-class _Unreadable(Exception):
+class _UnreadableLine(Exception):
     """Why a line cannot be taken."""
 
 
 @dataclass
-class _Reader:
+class _LineReader:
     """Reads line by line. `previous` are the hashes the line before may have; empty where that is not known."""
 
     date: str
@@ -153,7 +153,7 @@ class _Reader:
     renumbered: int = 0
     erased: int = 0
     unhashed: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ImportProblem] = field(default_factory=list)
     keys: dict[str, int] = field(default_factory=dict)
 
     def entry(self, number: int, text: bytes, raw: bytes, place: int) -> TapeEntry:
@@ -164,8 +164,8 @@ class _Reader:
             self._check_hash(data, previous)
             made = _entry(data)
             self._check_key(made.key, number)
-        except _Unreadable as why:
-            self.problems.append(Problem(number, str(why), raw))
+        except _UnreadableLine as why:
+            self.problems.append(ImportProblem(number, str(why), raw))
             stands = event(UNREADABLE, {"line": number, "sha256": sha256(raw).hexdigest()})
             return stands.stamped(EMPTY, self.date).stored(place)
         self.erased += made.meta.get(ERASED) is True
@@ -180,28 +180,28 @@ class _Reader:
         """Compares the line with its hash; every line has one, or none has."""
         given = data.get("hash")
         if given is None and any(name not in _KNOWN and _like_a_hash(value) for name, value in data.items()):
-            raise _Unreadable("one of its fields looks like a hash under another name: it was altered")
+            raise _UnreadableLine("one of its fields looks like a hash under another name: it was altered")
         if self.hashed is None:
             self.hashed = given is not None
         if not self.hashed:
             if given is not None:
-                raise _Unreadable("it has a hash, which the lines before it do not have")
+                raise _UnreadableLine("it has a hash, which the lines before it do not have")
             self.unhashed += 1
             return
         if not isinstance(given, str):
-            raise _Unreadable("its hash is missing: it was altered, or it comes from another file")
+            raise _UnreadableLine("its hash is missing: it was altered, or it comes from another file")
         due = [line_hash(one, data) for one in previous]
         self.previous = (given, *due)  # where the hash itself was altered, the next line still follows from the content
         if not due:
             self.unhashed += 1
         elif given not in due:
-            raise _Unreadable("its hash is not that of its content: it was altered, or lines before it are missing")
+            raise _UnreadableLine("its hash is not that of its content: it was altered, or lines before it are missing")
 
     def _check_key(self, key: str | None, number: int) -> None:
         if key is None:
             return
         if key in self.keys:
-            raise _Unreadable(f"its key {key!r} is that of line {self.keys[key]}")
+            raise _UnreadableLine(f"its key {key!r} is that of line {self.keys[key]}")
         self.keys[key] = number
 
 
@@ -214,18 +214,18 @@ def _parsed(text: bytes) -> dict[str, Any]:
     try:
         data = json.loads(text.decode(), object_pairs_hook=_object, parse_constant=_no_number)
     except UnicodeDecodeError as error:
-        raise _Unreadable(f"it is not UTF-8 (byte {error.start + 1})") from error
+        raise _UnreadableLine(f"it is not UTF-8 (byte {error.start + 1})") from error
     except json.JSONDecodeError as error:
         cut = "" if text.endswith(b"\n") else "; the file ends within it"
-        raise _Unreadable(f"it is not JSON ({error.msg}, column {error.colno}{cut})") from error
+        raise _UnreadableLine(f"it is not JSON ({error.msg}, column {error.colno}{cut})") from error
     except (ValueError, RecursionError) as error:
-        raise _Unreadable(f"it cannot be read ({error})") from error
+        raise _UnreadableLine(f"it cannot be read ({error})") from error
     if not isinstance(data, dict):
-        raise _Unreadable("it is not a JSON object")
+        raise _UnreadableLine("it is not a JSON object")
     try:
         encode(data).encode()
     except (UnicodeEncodeError, ValueError, RecursionError) as error:
-        raise _Unreadable("it holds text or a number that cannot be stored") from error
+        raise _UnreadableLine("it holds text or a number that cannot be stored") from error
     return data
 
 
@@ -233,21 +233,23 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         names = [name for name, _ in pairs]
-        raise _Unreadable(f"the name {next(name for name in names if names.count(name) > 1)!r} is in one object twice")
+        raise _UnreadableLine(
+            f"the name {next(name for name in names if names.count(name) > 1)!r} is in one object twice"
+        )
     return made
 
 
 def _no_number(word: str) -> Any:
-    raise _Unreadable(f"it holds {word}, which is no JSON number")
+    raise _UnreadableLine(f"it holds {word}, which is no JSON number")
 
 
 def _entry(data: dict[str, Any]) -> TapeEntry:
     """The entry of a line's object, without its id. Contracts of kinds are not checked; odd parts go into meta."""
     try:
-        line = _Line.model_validate({name: value for name, value in data.items() if name != "date"})
+        line = _LineModel.model_validate({name: value for name, value in data.items() if name != "date"})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _Unreadable(f"its {'.'.join(map(str, first['loc']))} is wrong ({first['msg']})") from error
+        raise _UnreadableLine(f"its {'.'.join(map(str, first['loc']))} is wrong ({first['msg']})") from error
     date, odd = _date(data)
     meta = data.get("meta")
     extra = {name: value for name, value in data.items() if name not in _KNOWN}
@@ -259,15 +261,15 @@ def _entry(data: dict[str, Any]) -> TapeEntry:
     payload = line.payload
     if line.erased:
         if payload or meta:
-            raise _Unreadable("it says that it was erased and still has content")
+            raise _UnreadableLine("it says that it was erased and still has content")
         payload = {"window": False} if line.kind == Kind.ANCHOR else {}
     elif "payload" not in data:
-        raise _Unreadable("its payload is missing")
+        raise _UnreadableLine("its payload is missing")
     try:
         entry = TapeEntry(line.kind, payload, {**(meta if isinstance(meta, dict) else {}), **kept}, date, line.key)
         return _not_for_bub(entry)
     except (EntryInvalid, RecursionError) as error:
-        raise _Unreadable(f"it cannot be stored ({error})") from error
+        raise _UnreadableLine(f"it cannot be stored ({error})") from error
 
 
 def _date(data: dict[str, Any]) -> tuple[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.errors import ConfigError, StoreFull, StoreTooNew, TapeCorrupt
-from bubbot.stores.backups import CONFIG, DATABASE, Manifest, read_manifest
+from bubbot.stores.backups import CONFIG, DATABASE, BackupManifest, read_manifest
 from bubbot.stores.files import copy_file, digest_of_file, sweep, sync, sync_tree, working
 from bubbot.stores.sqlite_backup import content
 from bubbot.stores.sqlite_check import look_over
@@ -22,7 +22,7 @@ def refuse_used(home: Path) -> None:
         raise ConfigError(f"{home} holds {' and '.join(there)} already: name a new folder with --home")
 
 
-def verified(backup: Path) -> Manifest:
+def verified(backup: Path) -> BackupManifest:
     """The manifest of a backup that holds exactly what it says. Writes nothing.
 
     Raises `TapeCorrupt` where something was altered or is missing, `StoreTooNew`, or `ConfigError` for what is no
@@ -43,7 +43,7 @@ def verified(backup: Path) -> Manifest:
     return made
 
 
-def _check_database(backup: Path, made: Manifest) -> None:
+def _check_database(backup: Path, made: BackupManifest) -> None:
     if made.database.version > len(MIGRATIONS):
         raise StoreTooNew(
             f"the backup {backup} has the database version {made.database.version}, this bubbot knows versions up to "
@@ -58,7 +58,7 @@ def _check_database(backup: Path, made: Manifest) -> None:
 
 
 @contextmanager
-def unpacked(backup: Path, made: Manifest, home: Path) -> Iterator[Path]:
+def unpacked(backup: Path, made: BackupManifest, home: Path) -> Iterator[Path]:
     """A folder in the home with copies of the backup's files, checked again; gone when the block ends."""
     try:
         sweep(home)
@@ -72,7 +72,7 @@ def unpacked(backup: Path, made: Manifest, home: Path) -> Iterator[Path]:
         raise StoreFull(f"{home} could not be written: {error.strerror}; nothing was restored") from error
 
 
-def put_in_place(folder: Path, made: Manifest, home: Path) -> list[str]:
+def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
     """Gives the files their names in the home, the database last. Files that are there stay; returns notes for people."""
     sync_tree(folder)
     notes = []

@@ -20,9 +20,9 @@ from bubbot.stores.sqlite_index_schema import index_path, throw_away
 from bubbot.stores.sqlite_migration import Aside, keep_aside
 from bubbot.stores.sqlite_room import (
     SHORT,
-    LooseBlobs,
-    Room,
-    WalKeeper,
+    DatabaseSize,
+    UnreferencedBlobs,
+    WalCheckpointer,
     give_back,
     loose_blobs,
     rewrite,
@@ -31,19 +31,19 @@ from bubbot.stores.sqlite_room import (
 )
 from bubbot.stores.sqlite_rows import find, tape_number
 from bubbot.stores.sqlite_schema import MIGRATIONS, check_version, migrate, refuse_unguarded
-from bubbot.stores.sqlite_text import Stop, looks_at_texts, search
-from bubbot.stores.sqlite_writer import GroupWriter, ThreadedConnection, Written, connect, read_only_disk
+from bubbot.stores.sqlite_text import SearchDeadline, looks_at_texts, search
+from bubbot.stores.sqlite_writer import CommitCounter, GroupCommitWriter, ThreadedConnection, connect, read_only_disk
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.index import IndexState
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.store import Batch, ForkRecord, Reset, TapeSummary
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
 
 BUSY_SECONDS = 10.0
 
 
-class IndexKeeper(Protocol):
+class ManagesIndex(Protocol):
     """Who fills the search index, and has it open."""
 
     async def forget(self) -> None:
@@ -71,13 +71,13 @@ class SqliteStore:
         self._reader = reader
         self._scanner = scanner
         self._writing = writer
-        keeper = WalKeeper(path, int(BUSY_SECONDS * 1000))
-        self._writer = None if writer is None else GroupWriter(writer, keeper.after, room_retry)
+        keeper = WalCheckpointer(path, int(BUSY_SECONDS * 1000))
+        self._writer = None if writer is None else GroupCommitWriter(writer, keeper.after, room_retry)
         self._salt = salt
         self._open = True
         self.path = path
         self._index = IndexReader(index_path(path))
-        self.keeper: IndexKeeper | None = None
+        self.keeper: ManagesIndex | None = None
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
@@ -92,7 +92,7 @@ class SqliteStore:
         ends where it takes too long, or its caller is cancelled."""
         if not any(looks_at_texts(query) for query in queries):
             return await self._checked(self._reader).run(partial(_fetch, queries=queries))
-        stop = Stop()
+        stop = SearchDeadline()
         try:
             return await self._checked(self._scanner).run(
                 partial(search, queries=queries, reader=self._index, stop=stop)
@@ -113,12 +113,12 @@ class SqliteStore:
         """See `TapeStore.open_fork`."""
         await self._write().submit(partial(write.open_fork, record=record))
 
-    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> None:
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
         await self._write().submit(partial(write.extend_fork, fork=fork, staged=staged, how=reset))
 
     async def merge_fork(
-        self, fork: str, batches: Sequence[Batch], reset: tuple[str, Reset] | None = None
+        self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
         job = partial(write.merge_fork, fork=fork, batches=batches, how=reset, salt=self._salt)
@@ -134,7 +134,7 @@ class SqliteStore:
         """See `TapeStore.forks`."""
         return await self._checked(self._reader).run(write.forks)
 
-    async def reset(self, tape: str, how: Reset, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
         batches = [Batch(tape, tuple(first))]
         stored = await self._write().submit(partial(write.reset, tape=tape, how=how, batches=batches, salt=self._salt))
@@ -196,7 +196,7 @@ class SqliteStore:
         """How many entries of an archive an erasure would blank."""
         return await self._checked(self._scanner).run(partial(write.erasable, archive=archive))
 
-    async def room(self) -> Room:
+    async def room(self) -> DatabaseSize:
         """What takes the room in the database."""
         return await self._checked(self._scanner).run(partial(room, database=self.path))
 
@@ -204,13 +204,13 @@ class SqliteStore:
         """Erases an archive, and single entries of other tapes, by the fact `tape/erased` (see `sqlite_write`)."""
         job = partial(write.erase_archive, archive=archive, fact=fact, also=also, salt=self._salt)
         await self._write().submit(job)
-        await self._wiped(Reset(archive, erase=True))
+        await self._wiped(ResetBatch(archive, erase=True))
 
-    async def loose_blobs(self) -> LooseBlobs:
+    async def loose_blobs(self) -> UnreferencedBlobs:
         """Blobs that nothing names."""
         return await self._checked(self._scanner).run(loose_blobs)
 
-    async def drop_blobs(self, tape: str, loose: LooseBlobs, date: str) -> int:
+    async def drop_blobs(self, tape: str, loose: UnreferencedBlobs, date: str) -> int:
         """Removes those of a tape that are loose still, by a fact of this date on the tape of the home."""
 
         def drop(conn: sqlite3.Connection) -> int:
@@ -247,7 +247,7 @@ class SqliteStore:
             closing.push_async_callback(self._scanner.run, self._close_index)
 
     @property
-    def written(self) -> Written:
+    def written(self) -> CommitCounter:
         """What is told of every commit. Raises `StoreUnavailable` where the database is open for reading only."""
         return self._write().written
 
@@ -266,13 +266,13 @@ class SqliteStore:
     def _close_index(self, _conn: sqlite3.Connection) -> None:
         self._index.close()
 
-    async def _wiped(self, how: Reset | None) -> None:
+    async def _wiped(self, how: ResetBatch | None) -> None:
         """After an erasure the old bytes must not linger in the write-ahead log, nor the words in the index."""
         if how is not None and how.erase and self._writing is not None:
             await self._writing.run(_truncate_wal)
             await self.forget_index()
 
-    def _write(self) -> GroupWriter:
+    def _write(self) -> GroupCommitWriter:
         if not self._open:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bubbot.errors import EntryInvalid
 from bubbot.stores.sqlite_names import (
-    TapeName,
+    TapeNameRow,
     imported_heads,
     is_older,
     missing_blobs,
@@ -23,7 +23,7 @@ from bubbot.stores.sqlite_names import (
 from bubbot.stores.sqlite_rows import microseconds
 from bubbot.stores.sqlite_schema import NAMED_SINCE, check_version, wrong_triggers
 from bubbot.tape.blobs import digest_of
-from bubbot.tape.chain import GENESIS, Finding, StoredLink, audit, deployment_head, genesis, link, older_head
+from bubbot.tape.chain import GENESIS, AuditFinding, StoredLink, audit, deployment_head, genesis, link, older_head
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.erasure import ERASED, NAMED, REMOVED, RENAMED, is_rename
 from bubbot.tape.query import moment
@@ -38,12 +38,12 @@ class DeploymentAudit:
 
     tapes: int
     entries: int
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     head: str
     triggers: tuple[str, ...] = ()
 
     @property
-    def damage(self) -> tuple[Finding, ...]:
+    def damage(self) -> tuple[AuditFinding, ...]:
         """The findings that should not be there: all but erasures."""
         return tuple(one for one in self.findings if one.what != "erased")
 
@@ -52,7 +52,7 @@ def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAu
     """Checks one tape or all, from one state of the database."""
     conn.execute("BEGIN")
     try:
-        checked = _Audit(conn, _holds_names(conn), tape_names(conn))
+        checked = _AuditRun(conn, _holds_names(conn), tape_names(conn))
         tapes = [tape for tape in checked.names if only is None or tape.name == only]
         findings = [finding for tape in tapes for finding in checked.chain(tape)]
         findings += [finding for tape in tapes for finding in checked.rest(tape)]
@@ -76,7 +76,7 @@ def _count(conn: sqlite3.Connection, number: int) -> int:
 
 
 @dataclass
-class _Cover:
+class _CoveredIds:
     """The ids of one tape that one fact covers."""
 
     fact: int
@@ -85,13 +85,13 @@ class _Cover:
 
 
 @dataclass
-class _Audit:
+class _AuditRun:
     """One audit. `named`: whether the database is of a version that holds tapes to their names, and erasures to facts."""
 
     conn: sqlite3.Connection
     named: bool
-    names: list[TapeName]
-    covers: dict[int, list[_Cover]] = field(init=False)
+    names: list[TapeNameRow]
+    covers: dict[int, list[_CoveredIds]] = field(init=False)
     removed: set[str] = field(init=False)
     imported: dict[str, int] = field(init=False)
 
@@ -119,9 +119,9 @@ class _Audit:
         for name, spans in covers.items() if isinstance(covers, Mapping) else ():
             for tape in self.names:
                 if tape.began <= fact and tape.at(fact) == name:
-                    self.covers[tape.number] += [_Cover(fact, low, high) for low, high in _spans(spans)]
+                    self.covers[tape.number] += [_CoveredIds(fact, low, high) for low, high in _spans(spans)]
 
-    def chain(self, tape: TapeName) -> Iterator[Finding]:
+    def chain(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         """The hash chain, from the name on, and the content of every entry."""
         start, wrong = self._start(tape)
         rows = self.conn.execute(
@@ -131,13 +131,13 @@ class _Audit:
             (tape.number,),
         )
         if wrong:
-            yield Finding(tape.name, 0, "renamed", wrong)
+            yield AuditFinding(tape.name, 0, "renamed", wrong)
         yield from audit(tape.name, self._covered(tape, rows), start)
 
-    def _covered(self, tape: TapeName, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredLink]:
+    def _covered(self, tape: TapeNameRow, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredLink]:
         """The rows, without facts that do not cover them."""
         before = self._erased_before(tape)
-        spans: dict[int, list[_Cover]] = defaultdict(list)
+        spans: dict[int, list[_CoveredIds]] = defaultdict(list)
         for cover in self.covers.get(tape.number, ()):
             spans[cover.fact].append(cover)
         for row in rows:
@@ -146,7 +146,7 @@ class _Audit:
                 fact = fact if any(one.low <= entry_id <= one.high for one in spans[fact]) else None
             yield StoredLink(*(*row[:9], fact))
 
-    def _erased_before(self, tape: TapeName) -> set[int]:
+    def _erased_before(self, tape: TapeNameRow) -> set[int]:
         """What was erased before facts said what they cover."""
         fact = name_fact(self.conn, tape.number) if self.named else None
         found: set[int] = set()
@@ -154,7 +154,7 @@ class _Audit:
             found.update(range(low, high + 1))
         return found
 
-    def _start(self, tape: TapeName) -> tuple[bytes, str]:
+    def _start(self, tape: TapeNameRow) -> tuple[bytes, str]:
         """The chain value before the first entry, and what is wrong with the name; nothing if all is well."""
         if not self.named:
             return GENESIS, ""
@@ -187,14 +187,14 @@ class _Audit:
                 return genesis(name), wrong or archived
         return genesis(tape.first), archived
 
-    def rest(self, tape: TapeName) -> Iterator[Finding]:
+    def rest(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         """Copied columns, order, erasures and blobs of a tape."""
         yield from _disorder(self.conn, tape)
         if self.named:
             yield from self._erasures(tape)
         yield from self._blobs(tape)
 
-    def _erasures(self, tape: TapeName) -> Iterator[Finding]:
+    def _erasures(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         """Ids that facts cover and that were not erased; rows of erasures without their entry."""
         for cover in self.covers.get(tape.number, ()):
             rows = self.conn.execute(
@@ -204,47 +204,47 @@ class _Audit:
             )
             for (entry_id,) in rows:
                 detail = f"the fact at position {cover.fact} says that it was erased, and it was not"
-                yield Finding(tape.name, entry_id, "altered", detail)
+                yield AuditFinding(tape.name, entry_id, "altered", detail)
         full = self.conn.execute(
             "SELECT erased.id FROM erased JOIN entries USING (tape, id) WHERE erased.tape = ? AND payload IS NOT NULL",
             (tape.number,),
         )
         for (entry_id,) in full:
-            yield Finding(tape.name, entry_id, "altered", "it is listed as erased, and its content is there")
+            yield AuditFinding(tape.name, entry_id, "altered", "it is listed as erased, and its content is there")
         lone = self.conn.execute(
             "SELECT id FROM erased WHERE tape = ? AND NOT EXISTS "
             "(SELECT 1 FROM entries WHERE entries.tape = erased.tape AND entries.id = erased.id)",
             (tape.number,),
         )
         for (entry_id,) in lone:
-            yield Finding(tape.name, entry_id, "altered", "it is listed as erased, and there is no such entry")
+            yield AuditFinding(tape.name, entry_id, "altered", "it is listed as erased, and there is no such entry")
 
-    def _blobs(self, tape: TapeName) -> Iterator[Finding]:
+    def _blobs(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         for digest, data in self.conn.execute("SELECT digest, data FROM blobs WHERE tape = ?", (tape.number,)):
             if not isinstance(data, bytes) or digest_of(data) != digest:
-                yield Finding(tape.name, 0, "altered", f"the blob {digest} is not what was stored")
+                yield AuditFinding(tape.name, 0, "altered", f"the blob {digest} is not what was stored")
         if self.named:
             fact = name_fact(self.conn, tape.number)
             known = self.removed.union(_list(fact[1].get("missing_blobs")) if fact else ())
             for digest, entry_id in missing_blobs(self.conn, tape, self.imported.get(tape.first, 0)).items():
                 if digest not in known:
-                    yield Finding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
+                    yield AuditFinding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
 
-    def whole(self, *, gaps: bool) -> Iterator[Finding]:
+    def whole(self, *, gaps: bool) -> Iterator[AuditFinding]:
         """What belongs to no single tape: rows of tapes that are not there, and positions."""
         for table in ("entries", "erased", "blobs"):
             rows = self.conn.execute(
                 f"SELECT tape, count(*) FROM {table} WHERE tape NOT IN (SELECT tape FROM tapes) GROUP BY tape"
             )
             for number, count in rows:
-                yield Finding(
+                yield AuditFinding(
                     f"tape {number}", 0, "missing", f"it is not listed any more; {table} has {count} rows of it"
                 )
         low, high, count = self.conn.execute(
             "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0), count(*) FROM entries"
         ).fetchone()
         if not gaps and (low != 1 or high != count):
-            yield Finding("the database", 0, "missing", f"{count} entries have positions from {low} to {high}")
+            yield AuditFinding("the database", 0, "missing", f"{count} entries have positions from {low} to {high}")
 
 
 def _list(value: object) -> list[Any]:
@@ -265,7 +265,7 @@ def _named(payload: object) -> bool:
         return False
 
 
-def _disorder(conn: sqlite3.Connection, tape: TapeName) -> Iterator[Finding]:
+def _disorder(conn: sqlite3.Connection, tape: TapeNameRow) -> Iterator[AuditFinding]:
     """Columns copied out of payload and date that no longer say what these say, and positions against ids."""
     rows = conn.execute(
         "SELECT seq, id, kind, payload, name, opens, at, date FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id",
@@ -274,10 +274,10 @@ def _disorder(conn: sqlite3.Connection, tape: TapeName) -> Iterator[Finding]:
     last = 0
     for seq, entry_id, kind, payload, name, opens, at, date in rows:
         if seq <= last:
-            yield Finding(tape.name, entry_id, "altered", "its position is not above that of the entry before it")
+            yield AuditFinding(tape.name, entry_id, "altered", "its position is not above that of the entry before it")
         last = seq
         if wrong := _miscopied(kind, payload, name, opens) or _misdated(at, date):
-            yield Finding(tape.name, entry_id, "altered", wrong)
+            yield AuditFinding(tape.name, entry_id, "altered", wrong)
 
 
 def _miscopied(kind: str, payload: str | None, name: object, opens: object) -> str:

@@ -33,7 +33,7 @@ class TapeHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class DatabaseContent:
     """What a database holds, as far as a backup has to say it: `head` is that of the whole deployment."""
 
     version: int
@@ -42,7 +42,7 @@ class Content:
     head: str
 
 
-def copy_database(source: Path, target: Path) -> Content:
+def copy_database(source: Path, target: Path) -> DatabaseContent:
     """Copies a database into a new file and checks the copy; returns what the source held at that moment.
 
     Works beside a running bot. Raises `StoreUnavailable` where there is nothing to copy, `TapeCorrupt` where the
@@ -67,7 +67,7 @@ def copy_database(source: Path, target: Path) -> Content:
     return found
 
 
-def content(path: Path) -> Content:
+def content(path: Path) -> DatabaseContent:
     """What a database holds, after SQLite's own check of it. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
     with reading(path) as conn:
         wrong = [str(row[0]) for row in conn.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
@@ -91,7 +91,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise translated(error) from error
 
 
-def _content(conn: sqlite3.Connection) -> Content:
+def _content(conn: sqlite3.Connection) -> DatabaseContent:
     version = check_version(conn)
     if version == 0:
         raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
@@ -102,7 +102,7 @@ def _content(conn: sqlite3.Connection) -> Content:
         "(SELECT max(id) FROM entries WHERE tape = tapes.tape) ORDER BY tapes.name"
     )
     heads = tuple(TapeHead(name, head, chain.lower()) for name, head, chain in rows)
-    return Content(version, label[0] if label else "", heads, head_at(conn))
+    return DatabaseContent(version, label[0] if label else "", heads, head_at(conn))
 
 
 def _lacks_room(error: sqlite3.Error, target: Path) -> Exception:

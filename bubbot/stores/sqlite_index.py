@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from bubbot.stores import sqlite_index_exact, sqlite_index_near
-from bubbot.stores.sqlite_index_schema import Covered, belongs, covered, index_path, open_for_asking, size_of
+from bubbot.stores.sqlite_index_schema import IndexCoverage, belongs, covered, index_path, open_for_asking, size_of
 from bubbot.stores.sqlite_index_tokens import kind_token, phrase, tape_token
 from bubbot.stores.sqlite_writer import translated
 from bubbot.tape.index import IndexState
@@ -24,7 +24,7 @@ _MOST = 0.5
 """A token that more than this part of the entries has is not asked for: looking at the entries is cheaper."""
 
 
-class IndexBroken(Exception):
+class IndexUnreadable(Exception):
     """The index file cannot be read; the answer is found by reading everything."""
 
 
@@ -36,7 +36,7 @@ def _translated() -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
             raise
-        raise IndexBroken(str(error)) from error
+        raise IndexUnreadable(str(error)) from error
 
 
 @dataclass
@@ -44,7 +44,7 @@ class SqliteIndex:
     """See `TapeIndex`. Good for one read transaction of the database it was opened beside."""
 
     conn: sqlite3.Connection
-    found: Covered
+    found: IndexCoverage
 
     @property
     def position(self) -> int:
@@ -110,7 +110,7 @@ class IndexReader:
         self._begin()
         try:
             yield self._index
-        except IndexBroken as error:
+        except IndexUnreadable as error:
             self.close()
             self.broken = True
             log.warning("the search index is damaged: %s", error, extra={"action": "index.damaged"})

@@ -18,7 +18,7 @@ _NOWHERE = "\ue000n"  # a token that no entry has
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _TextPieces:
     """The pieces of a text. Its first may be the end of a longer word, its last the beginning of one; `alone` may be
     any part of one; `goes_on`: the last of `inner` is a character after which a run may go on."""
 
@@ -63,7 +63,7 @@ def _within(conn: sqlite3.Connection, part: str, entries: int) -> str | None:
     return _any([*terms, HUGE if len(part) <= WITHIN else LONG])
 
 
-def _phrases(found: _Text, firsts: list[str] | None, lasts: list[str] | None) -> str:
+def _phrases(found: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
     """Every combination of a first word, what is between, and a last one."""
     between = found.inner
     some = [
@@ -76,7 +76,7 @@ def _phrases(found: _Text, firsts: list[str] | None, lasts: list[str] | None) ->
     return " OR ".join(phrase(tokens, prefix=found.goes_on) for tokens in some if tokens)
 
 
-def _rest(found: _Text, lasts: list[str] | None) -> list[str]:
+def _rest(found: _TextPieces, lasts: list[str] | None) -> list[str]:
     """What has to be there besides the first word."""
     core = phrase(found.inner, prefix=found.goes_on) if found.inner else ""
     return [core, "" if lasts is None else _any(lasts)]
@@ -86,7 +86,7 @@ def _all(parts: list[str]) -> str:
     return " AND ".join(f"({part})" for part in parts if part)
 
 
-def _cut(text: str) -> _Text:
+def _cut(text: str) -> _TextPieces:
     """The pieces of the text by what is known of them."""
     found = pieces(text)
     inner: list[str] = []
@@ -101,14 +101,14 @@ def _cut(text: str) -> _Text:
         elif is_symbol(piece):
             inner.append(piece)
         elif begins and ends:
-            return _Text(alone=piece)
+            return _TextPieces(alone=piece)
         elif begins:
             first = piece
         elif ends:
             last = piece
         else:
             inner.append(piece[:LONGEST])
-    return _Text(tuple(inner), first, last, goes_on=goes_on)
+    return _TextPieces(tuple(inner), first, last, goes_on=goes_on)
 
 
 def _any(terms: list[str]) -> str:

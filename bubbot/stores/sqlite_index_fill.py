@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.stores.sqlite_index_schema import Covered, belongs, covered
+from bubbot.stores.sqlite_index_schema import IndexCoverage, belongs, covered
 from bubbot.stores.sqlite_index_tokens import deletions, document, grams, kind_token, tape_token
 from bubbot.tape.entry import sender_name
 from bubbot.tape.index import SYSTEM
@@ -30,7 +30,7 @@ _ROWS = (
 
 
 @dataclass
-class Filler:
+class IndexWriter:
     """Fills an index from a database; both connections belong to the thread that calls it."""
 
     index: sqlite3.Connection
@@ -75,7 +75,7 @@ class Filler:
         self.index.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
         return self.index.total_changes - before
 
-    def _write(self, found: Covered, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _write(self, found: IndexCoverage, rows: Sequence[tuple[Any, ...]]) -> None:
         bodies: list[tuple[int, str]] = []
         terms: Counter[str] = Counter()
         shares: Counter[str] = Counter()

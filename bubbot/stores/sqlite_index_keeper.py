@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bubbot.stores.sqlite import SqliteStore, reading
-from bubbot.stores.sqlite_index_fill import BATCH, Filler
+from bubbot.stores.sqlite_index_fill import BATCH, IndexWriter
 from bubbot.stores.sqlite_index_schema import generation, index_path, open_for_filling, throw_away
 from bubbot.stores.sqlite_writer import translated
 
@@ -28,7 +28,7 @@ _DAMAGED = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class IndexerTiming:
     """How the index is filled beside other work, in seconds.
 
     `start` after the bot; `gather` after an append, so that a turn is indexed at once; after each batch it rests
@@ -45,23 +45,23 @@ class Manners:
         return took * (self.busy if disturbed else self.rest)
 
 
-class IndexFiller:
+class Indexer:
     """Fills the search index of a store, in a thread of its own, until closed."""
 
     def __init__(
         self,
         store: SqliteStore,
-        manners: Manners | None = None,
+        manners: IndexerTiming | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
-        self._manners = manners or Manners()
+        self._manners = manners or IndexerTiming()
         self._clock = clock
         self._sleep = sleep
         self._thread = ThreadPoolExecutor(1, "search-index")
-        self._work = _Work(store.path)
+        self._work = _IndexerWork(store.path)
 
     async def run(self) -> None:
         """Goes on until cancelled. Raises what SQLite refuses; nothing that was indexed is lost then."""
@@ -104,14 +104,14 @@ class IndexFiller:
             raise translated(error) from error
 
 
-class _Work:
+class _IndexerWork:
     """What happens in the thread. All its calls come from there."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self._path = index_path(database)
         self._reads: sqlite3.Connection | None = None
-        self._filler: Filler | None = None
+        self._filler: IndexWriter | None = None
         self._full = False
 
     def step(self, most: int = BATCH) -> int:
@@ -151,12 +151,12 @@ class _Work:
                 with suppress(sqlite3.Error):
                     conn.close()
 
-    def _opened(self) -> Filler:
+    def _opened(self) -> IndexWriter:
         self.close()
         self._reads = reading(self._database)
         there = self._path.exists()
         index = open_for_filling(self._path, generation(self._reads))
-        self._filler = Filler(index, self._reads)
+        self._filler = IndexWriter(index, self._reads)
         if not there:
             log.info("the search index is being made", extra={"action": "index.new"})
         return self._filler

@@ -32,7 +32,7 @@ COMMIT;
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class IndexCoverage:
     """The last global position that is indexed, with what the database says of it; `texts`: bytes of text indexed."""
 
     position: int
@@ -78,7 +78,7 @@ def open_for_asking(path: Path) -> sqlite3.Connection:
     return conn
 
 
-def covered(conn: sqlite3.Connection) -> Covered | None:
+def covered(conn: sqlite3.Connection) -> IndexCoverage | None:
     """How far the index goes; None for a file that is none of ours, or of another version."""
     try:
         marks = (conn.execute("PRAGMA application_id").fetchone()[0], conn.execute("PRAGMA user_version").fetchone()[0])
@@ -87,10 +87,10 @@ def covered(conn: sqlite3.Connection) -> Covered | None:
         row = conn.execute("SELECT position, chain, generation, texts FROM state").fetchone()
     except sqlite3.DatabaseError:
         return None
-    return Covered(row[0], bytes(row[1]), row[2], row[3]) if row else None
+    return IndexCoverage(row[0], bytes(row[1]), row[2], row[3]) if row else None
 
 
-def belongs(found: Covered, database: sqlite3.Connection) -> bool:
+def belongs(found: IndexCoverage, database: sqlite3.Connection) -> bool:
     """Whether the index was filled from this database, and nothing was erased since.
 
     The chain value at its position says so: after a restore from a backup the same position has another, or none.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bubbot.errors import BubbotError, StoreUnavailable
-from bubbot.stores.backups import CONFIG, Beside, backups_folder, free_name, write_backup
+from bubbot.stores.backups import CONFIG, ExtraFiles, backups_folder, free_name, write_backup
 
 Aside: TypeAlias = Callable[[Path, int, datetime], None]
 """Keeps a copy of the database at a path, which has this version, before it is migrated. Raises `StoreError`."""
@@ -21,7 +21,7 @@ def keep_aside(database: Path, version: int, now: datetime) -> None:
     config = database.parent / CONFIG
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        write_backup(database, target, Beside({CONFIG: config} if config.is_file() else {}), now)
+        write_backup(database, target, ExtraFiles({CONFIG: config} if config.is_file() else {}), now)
     except (BubbotError, OSError) as error:
         raise StoreUnavailable(
             f"the database has the older version {version} and was left as it is, because no backup of it could be made "

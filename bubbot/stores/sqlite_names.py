@@ -22,7 +22,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class TapeName:
+class TapeNameRow:
     """A row of `tapes`, the position of its first entry, and that of the entry that says when it got its present name
     (0 if it always had it)."""
 
@@ -42,7 +42,7 @@ class TapeName:
         return self.name if position >= self.renamed else self.first
 
 
-def tape_names(conn: sqlite3.Connection) -> list[TapeName]:
+def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
     """Read every tape of the database, by number."""
     rows = conn.execute(
         "SELECT tape, name, archived_from, (SELECT seq FROM entries INDEXED BY entries_id "
@@ -52,7 +52,7 @@ def tape_names(conn: sqlite3.Connection) -> list[TapeName]:
         (RENAMED,),
     )
     return [
-        TapeName(number, name, source, began or 0, (renamed or 0) if source is not None else 0)
+        TapeNameRow(number, name, source, began or 0, (renamed or 0) if source is not None else 0)
         for number, name, source, began, renamed in rows
     ]
 
@@ -105,7 +105,7 @@ def payload_data(payload: object) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def staying(conn: sqlite3.Connection, tape: TapeName) -> set[int]:
+def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
     """Find the entries of a tape that no erasure blanks: what says how it was called, and facts of erasures."""
     ids = {
         entry_id
@@ -171,7 +171,7 @@ def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:
     return found
 
 
-def missing_blobs(conn: sqlite3.Connection, tape: TapeName, imported: int) -> dict[str, int]:
+def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) -> dict[str, int]:
     """Find blobs that entries of a tape cite and that neither it nor an archive of it has: digest to the citing id.
 
     Entries that were imported cite what the file did not bring.

@@ -27,7 +27,7 @@ class WalLimits:
     step: int = 16 << 20
 
 
-class WalKeeper:
+class WalCheckpointer:
     """Shortens the write-ahead log after commits. A checkpoint copies it into the database; but it begins anew only in
     a moment in which no reader needs it, and without help it never finds one where readers overlap."""
 
@@ -66,7 +66,7 @@ def wal_size(wal: Path) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TapeRoom:
+class TapeSize:
     """What a tape takes, in bytes: its entries, and the blobs beside it."""
 
     name: str
@@ -77,7 +77,7 @@ class TapeRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DatabaseSize:
     """What the whole database takes, in bytes: the file, the part of it that is free, the write-ahead log; and its tapes.
 
     `gives_back`: whether free pages can be given back to the disk one by one.
@@ -87,10 +87,10 @@ class Room:
     free: int
     wal: int
     gives_back: bool
-    tapes: tuple[TapeRoom, ...]
+    tapes: tuple[TapeSize, ...]
 
 
-def room(conn: sqlite3.Connection, database: Path) -> Room:
+def room(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
     """What takes the room. Reads every entry's lengths."""
     columns = ("kind", "key", "name", "date", "payload", "meta", "salt", "digest", "chain")
     length = " + ".join(f"coalesce(length(CAST({one} AS BLOB)), 0)" for one in columns)
@@ -99,12 +99,12 @@ def room(conn: sqlite3.Connection, database: Path) -> Room:
     )}  # fmt: skip
     blobs = dict(conn.execute("SELECT tape, sum(length(data)) FROM blobs GROUP BY tape").fetchall())
     tapes = tuple(
-        TapeRoom(name, source, *entries.get(tape, (0, 0)), blobs.get(tape, 0))
+        TapeSize(name, source, *entries.get(tape, (0, 0)), blobs.get(tape, 0))
         for tape, name, source in conn.execute("SELECT tape, name, archived_from FROM tapes ORDER BY name")
     )
     page = _pragma(conn, "page_size")
     wal = wal_size(database.with_name(f"{database.name}-wal"))
-    return Room(
+    return DatabaseSize(
         _pragma(conn, "page_count") * page, _pragma(conn, "freelist_count") * page, wal, _gives_back(conn), tapes
     )
 
@@ -133,14 +133,14 @@ def rewrite(conn: sqlite3.Connection) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LooseBlobs:
+class UnreferencedBlobs:
     """Blobs that no entry up to a position names, by their tape: (digest, bytes) each."""
 
     position: int
     tapes: dict[str, tuple[tuple[str, int], ...]]
 
 
-def loose_blobs(conn: sqlite3.Connection) -> LooseBlobs:
+def loose_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
     """Finds blobs that nothing names, but for facts that others of their digest went. In short reads, so that the write-ahead log is not held."""
     loose = {digest for (digest,) in conn.execute("SELECT DISTINCT digest FROM blobs")}
     position = 0
@@ -155,7 +155,7 @@ def loose_blobs(conn: sqlite3.Connection) -> LooseBlobs:
     ):
         if digest in loose:
             found[name] = (*found.get(name, ()), (digest, size))
-    return LooseBlobs(position, found)
+    return UnreferencedBlobs(position, found)
 
 
 def _chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, str]]:
@@ -170,7 +170,7 @@ def _in_forks(conn: sqlite3.Connection) -> set[str]:
     return {one for (text,) in conn.execute("SELECT entries FROM fork_batches") for one in _DIGEST.findall(text)}
 
 
-def still_loose(conn: sqlite3.Connection, tape: str, loose: LooseBlobs) -> list[str]:
+def still_loose(conn: sqlite3.Connection, tape: str, loose: UnreferencedBlobs) -> list[str]:
     """The loose blobs of a tape that are loose still. In the writer's transaction, where nobody names one meanwhile."""
     digests = {digest for digest, _ in loose.tapes.get(tape, ())} - _in_forks(conn)
     position = loose.position

@@ -12,11 +12,11 @@ from threading import Event
 from typing import Any
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores.sqlite_index import IndexBroken, IndexReader
+from bubbot.stores.sqlite_index import IndexReader, IndexUnreadable
 from bubbot.stores.sqlite_rows import READ, find, from_row, microseconds, tape_number
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.index import SYSTEM, TapeIndex
-from bubbot.tape.query import Proposed, Spans, TapeQuery, Unindexed, Whole, fold_text, matcher
+from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, fold_text, matcher
 
 SECONDS = 20.0
 """How long one look-up may take."""
@@ -25,7 +25,7 @@ _CHUNKS = (32, 256)  # positions read at a time, first and later
 
 
 @dataclass
-class Stop:
+class SearchDeadline:
     """Ends a look-up from outside, or when its time is up."""
 
     seconds: float = SECONDS
@@ -40,11 +40,11 @@ class Stop:
 
 def looks_at_texts(query: TapeQuery) -> bool:
     """Whether the query is one for this file."""
-    return bool(query.text or query.said) or isinstance(query.part, Proposed | Unindexed)
+    return bool(query.text or query.said) or isinstance(query.part, IndexProposals | NotIndexed)
 
 
 def search(
-    conn: sqlite3.Connection, queries: Sequence[TapeQuery], reader: IndexReader, stop: Stop
+    conn: sqlite3.Connection, queries: Sequence[TapeQuery], reader: IndexReader, stop: SearchDeadline
 ) -> list[tuple[TapeEntry, ...]]:
     """What each query finds, all from one state. Raises `StoreUnavailable` where it took too long."""
     over = stop.started()
@@ -55,7 +55,7 @@ def search(
                 return [_find(conn, query, index_of(conn)) for query in queries]
             finally:
                 conn.execute("COMMIT")
-    except IndexBroken:
+    except IndexUnreadable:
         with _until(over, [conn]):
             return [find(conn, query) for query in queries]
     except sqlite3.OperationalError as error:
@@ -81,14 +81,14 @@ def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -
     number = tape_number(conn, query.tape)
     if index is None or number is None or query.tape.startswith(SYSTEM) or not looks_at_texts(query):
         return find(conn, query)
-    if isinstance(query.part, Unindexed):
+    if isinstance(query.part, NotIndexed):
         return find(conn, replace(query, part=_tail(conn, number, index)))
     if query.limit is not None and query.limit <= 0:
         return ()
-    if isinstance(query.part, Proposed):
+    if isinstance(query.part, IndexProposals):
         rows = _rows(conn, query, number, index.alike(number, fold_text(query.part.text), query.kinds))
         return tuple(_passing(query, rows, query.limit))
-    if not isinstance(query.part, Whole) or not query.said:  # of meta the index knows the sender's name alone
+    if not isinstance(query.part, WholeTape) or not query.said:  # of meta the index knows the sender's name alone
         return find(conn, query)
     return _holding(conn, query, number, index)
 
@@ -111,13 +111,13 @@ def _less(query: TapeQuery, found: int) -> TapeQuery:
     return query if query.limit is None else replace(query, limit=query.limit - found)
 
 
-def _tail(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> Spans:
+def _tail(conn: sqlite3.Connection, tape: int, index: TapeIndex) -> IdRanges:
     """The entries of a tape after the last position that is indexed."""
     row = conn.execute(
         "SELECT id FROM entries INDEXED BY entries_id WHERE tape = ? AND seq <= ? ORDER BY id DESC LIMIT 1",
         (tape, index.position),
     ).fetchone()
-    return Spans(((row[0] + 1 if row else 1, None),))
+    return IdRanges(((row[0] + 1 if row else 1, None),))
 
 
 def _passing(query: TapeQuery, rows: Iterable[tuple[Any, ...]], limit: int | None) -> Iterator[TapeEntry]:

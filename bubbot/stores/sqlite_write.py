@@ -16,7 +16,7 @@ from bubbot.tape import erasure
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import genesis
 from bubbot.tape.entry import TapeEntry, encode
-from bubbot.tape.store import Batch, ForkRecord, Reset
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 
 Salt: TypeAlias = Callable[[int], bytes]
 """So many random bytes."""
@@ -36,7 +36,7 @@ def ensure_tape(conn: sqlite3.Connection, name: str) -> int:
 
 
 @dataclass
-class _End:
+class _TapePosition:
     """Where a tape ends: its number, newest id and chain value."""
 
     tape: int
@@ -45,23 +45,23 @@ class _End:
 
 
 @dataclass
-class _Place:
+class _GlobalPosition:
     """The newest global position; within one transaction nobody else moves it."""
 
     seq: int
 
 
-def _end(conn: sqlite3.Connection, tape: int, name: str) -> _End:
+def _end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
     row = conn.execute(
         "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape,)
     ).fetchone()
-    return _End(tape, *row) if row else _End(tape, 0, genesis(name))
+    return _TapePosition(tape, *row) if row else _TapePosition(tape, 0, genesis(name))
 
 
 def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> list[tuple[TapeEntry, ...]]:
     """Appends the batches; the caller's transaction makes them one."""
     stored: list[tuple[TapeEntry, ...]] = []
-    place = _Place(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
+    place = _GlobalPosition(int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]))
     for batch in batches:
         number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
         end = _end(conn, -1 if number is None else number, batch.tape)
@@ -72,7 +72,7 @@ def append(conn: sqlite3.Connection, batches: Sequence[Batch], salt: Salt) -> li
 
 
 def _place(
-    conn: sqlite3.Connection, batch: Batch, ends: tuple[_End, _Place], entry: TapeEntry, salt: Salt
+    conn: sqlite3.Connection, batch: Batch, ends: tuple[_TapePosition, _GlobalPosition], entry: TapeEntry, salt: Salt
 ) -> TapeEntry:
     end, place = ends
     known = None if entry.key is None else _under_key(conn, batch.tape, end.tape, entry.key)
@@ -94,7 +94,7 @@ def _under_key(conn: sqlite3.Connection, name: str, tape: int, key: str) -> Tape
 
 
 def reset(
-    conn: sqlite3.Connection, tape: str, how: Reset, batches: Sequence[Batch], salt: Salt
+    conn: sqlite3.Connection, tape: str, how: ResetBatch, batches: Sequence[Batch], salt: Salt
 ) -> list[tuple[TapeEntry, ...]]:
     """Puts the tape aside, appends the batches (which start it anew), and erases where asked."""
     old = tape_number(conn, tape)
@@ -123,14 +123,14 @@ def erasable(conn: sqlite3.Connection, archive: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Doomed:
+class _ErasureTargets:
     """What an erasure takes: the ids of entries, by tape, and the archives whose blobs go."""
 
     ids: dict[str, set[int]]
     archives: tuple[str, ...]
 
 
-def _doomed(conn: sqlite3.Connection, archives: Sequence[str], also: Traces) -> _Doomed:
+def _doomed(conn: sqlite3.Connection, archives: Sequence[str], also: Traces) -> _ErasureTargets:
     """Finds what is there to be erased, before the facts of it are written: what is blank already does not count, and
     what says how a tape was called, or was erased, stays."""
     tapes = {one.name: one for one in tape_names(conn)}
@@ -142,7 +142,7 @@ def _doomed(conn: sqlite3.Connection, archives: Sequence[str], also: Traces) -> 
         if name in tapes:
             found = _with_content(conn, tapes[name].number, some)
             ids[name] = ids.get(name, set()) | (found - staying(conn, tapes[name]))
-    return _Doomed(ids, tuple(archives))
+    return _ErasureTargets(ids, tuple(archives))
 
 
 def _with_content(conn: sqlite3.Connection, tape: int, some: Sequence[int] | None = None) -> set[int]:
@@ -153,7 +153,7 @@ def _with_content(conn: sqlite3.Connection, tape: int, some: Sequence[int] | Non
 
 
 def _erase(
-    conn: sqlite3.Connection, tape: str, doomed: _Doomed, batches: Sequence[Batch], salt: Salt
+    conn: sqlite3.Connection, tape: str, doomed: _ErasureTargets, batches: Sequence[Batch], salt: Salt
 ) -> list[tuple[TapeEntry, ...]]:
     """Appends the batches, with what is erased in the fact of it among them, and blanks that. A search index that was
     filled by now is stale with the commit.
@@ -239,7 +239,7 @@ def _check_base(conn: sqlite3.Connection, name: str, base: int) -> None:
         raise TapeConflict(f"{name} has entries to {head}, not to {base}")
 
 
-def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], how: Reset | None) -> None:
+def extend_fork(conn: sqlite3.Connection, fork: str, staged: Sequence[Batch], how: ResetBatch | None) -> None:
     """Adds batches to an open fork."""
     row = conn.execute("SELECT count(*) FROM fork_batches WHERE fork = ?", (fork,)).fetchone()
     if not conn.execute("SELECT 1 FROM forks WHERE fork = ?", (fork,)).fetchone():
@@ -266,7 +266,7 @@ def merge_fork(
     conn: sqlite3.Connection,
     fork: str,
     batches: Sequence[Batch],
-    how: tuple[str, Reset] | None,
+    how: tuple[str, ResetBatch] | None,
     salt: Salt,
 ) -> list[tuple[TapeEntry, ...]]:
     """Closes the fork and appends its batches, after the reset where there is one."""
@@ -292,11 +292,13 @@ def forks(conn: sqlite3.Connection) -> list[ForkRecord]:
     return records
 
 
-def _reset_of(text: str | None) -> Reset | None:
+def _reset_of(text: str | None) -> ResetBatch | None:
     if text is None:
         return None
     kept = json.loads(text)
-    return Reset(kept["archive"], erase=kept["erase"], also=tuple((name, tuple(ids)) for name, ids in kept["also"]))
+    return ResetBatch(
+        kept["archive"], erase=kept["erase"], also=tuple((name, tuple(ids)) for name, ids in kept["also"])
+    )
 
 
 def _as_json(entry: TapeEntry) -> str:

@@ -114,19 +114,19 @@ def read_only_disk(path: Path) -> StoreUnavailable | None:
 
 
 @dataclass
-class _Job:
+class _WriteJob:
     run: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
 
 
 @dataclass
-class _Outcome:
-    job: _Job
+class _JobOutcome:
+    job: _WriteJob
     result: Any = None
     error: BaseException | None = None
 
 
-class After(Protocol):
+class CommitHook(Protocol):
     """What the writer's thread sees to between two groups."""
 
     def __call__(self, conn: sqlite3.Connection, *, idle: bool) -> None:
@@ -137,7 +137,7 @@ def no_care(conn: sqlite3.Connection, *, idle: bool) -> None:
     """For writers that nobody looks after."""
 
 
-class Written:
+class CommitCounter:
     """How many jobs were committed, and waiting for the next one."""
 
     def __init__(self) -> None:
@@ -156,13 +156,13 @@ class Written:
             await self._news.wait()
 
 
-class GroupWriter:
+class GroupCommitWriter:
     """Runs writing jobs; those that wait while a commit is under way share the next one.
 
     Each job has its own savepoint. No timer: the group forms while the last commit runs.
     """
 
-    def __init__(self, conn: ThreadedConnection, after: After = no_care, room_retry: float | None = None) -> None:
+    def __init__(self, conn: ThreadedConnection, after: CommitHook = no_care, room_retry: float | None = None) -> None:
         """`room_retry`: seconds between two tries where the disk is full. Everybody waits meanwhile, in order, and
         nothing fails; None: whoever finds the disk full gets `StoreFull` at once."""
         self._conn = conn
@@ -171,15 +171,15 @@ class GroupWriter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_WriteJob] = deque()
         self.commits = 0
         """Transactions that were committed; counted in the connection's thread."""
-        self.written = Written()
+        self.written = CommitCounter()
 
     async def submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """The job's result, after the commit. A cancelled caller's job is left out unless it has started."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Job(job, done))
+        self._waiting.append(_WriteJob(job, done))
         if self._room.is_set() or self._room_retry is None:
             self._conn.post(self._drain)
         result = await done
@@ -190,7 +190,7 @@ class GroupWriter:
         """As `submit`, but in the commit of the next job that is submitted, if one comes soon."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Job(job, done))
+        self._waiting.append(_WriteJob(job, done))
         loop.call_later(ALONG, self.hasten)
         return await done
 
@@ -221,7 +221,7 @@ class GroupWriter:
 
     def _drain(self, conn: sqlite3.Connection) -> None:
         """In the connection's thread: commits what waits. A later call that finds nothing does nothing."""
-        jobs: list[_Job] = []
+        jobs: list[_WriteJob] = []
         while self._waiting and len(jobs) < GROUP:
             job = self._waiting.popleft()
             if not job.done.cancelled():
@@ -234,7 +234,7 @@ class GroupWriter:
         try:
             outcomes = _commit(conn, jobs, stop_when_full=waits)
         except sqlite3.Error as error:  # not even the rollback worked: nobody may wait for ever
-            outcomes = [_Outcome(job, error=_ours(error)) for job in jobs]
+            outcomes = [_JobOutcome(job, error=_ours(error)) for job in jobs]
         done = [one for one in outcomes if not (waits and isinstance(one.error, StoreFull))]
         decided = {id(one.job) for one in done}
         left = [job for job in jobs if id(job) not in decided]
@@ -244,7 +244,7 @@ class GroupWriter:
         jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, done, full=full))
         self._after(conn, idle=not self._waiting)
 
-    def _deliver(self, outcomes: list[_Outcome], *, full: bool) -> None:
+    def _deliver(self, outcomes: list[_JobOutcome], *, full: bool) -> None:
         """In the event loop: gives the results out; where the disk is full, tries again later."""
         _deliver(outcomes)
         if full and self._room_retry is not None:
@@ -265,7 +265,7 @@ class GroupWriter:
             self.hasten()
 
 
-def _deliver(outcomes: list[_Outcome]) -> None:
+def _deliver(outcomes: list[_JobOutcome]) -> None:
     for outcome in outcomes:
         if outcome.job.done.done():
             continue
@@ -275,11 +275,11 @@ def _deliver(outcomes: list[_Outcome]) -> None:
             outcome.job.done.set_exception(outcome.error)
 
 
-class _GroupLost(Exception):
+class _GroupRolledBack(Exception):
     """SQLite rolled back the whole transaction, as it does when the disk is full."""
 
 
-def _commit(conn: sqlite3.Connection, jobs: list[_Job], *, stop_when_full: bool = False) -> list[_Outcome]:
+def _commit(conn: sqlite3.Connection, jobs: list[_WriteJob], *, stop_when_full: bool = False) -> list[_JobOutcome]:
     """What became of each job; of those behind one that found the disk full nothing, where `stop_when_full`."""
     try:
         conn.execute("BEGIN IMMEDIATE")
@@ -289,7 +289,7 @@ def _commit(conn: sqlite3.Connection, jobs: list[_Job], *, stop_when_full: bool 
             if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
                 break  # nobody overtakes it
         conn.execute("COMMIT")
-    except (sqlite3.Error, _GroupLost) as lost:
+    except (sqlite3.Error, _GroupRolledBack) as lost:
         if conn.in_transaction:
             conn.execute("ROLLBACK")
         if len(jobs) > 1:
@@ -299,20 +299,20 @@ def _commit(conn: sqlite3.Connection, jobs: list[_Job], *, stop_when_full: bool 
                 if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
                     break
             return outcomes
-        cause = lost.__cause__ if isinstance(lost, _GroupLost) else lost
-        return [_Outcome(jobs[0], error=_ours(cause))]
+        cause = lost.__cause__ if isinstance(lost, _GroupRolledBack) else lost
+        return [_JobOutcome(jobs[0], error=_ours(cause))]
     return outcomes
 
 
-def _attempt(conn: sqlite3.Connection, job: _Job) -> _Outcome:
+def _attempt(conn: sqlite3.Connection, job: _WriteJob) -> _JobOutcome:
     conn.execute("SAVEPOINT job")
     try:
-        outcome = _Outcome(job, job.run(conn))
+        outcome = _JobOutcome(job, job.run(conn))
     except Exception as error:  # the job's caller receives it; its neighbours go on
         if not conn.in_transaction:
-            raise _GroupLost from error
+            raise _GroupRolledBack from error
         conn.execute("ROLLBACK TO job")
-        outcome = _Outcome(job, error=_ours(error))
+        outcome = _JobOutcome(job, error=_ours(error))
     conn.execute("RELEASE job")
     return outcome
 

@@ -56,7 +56,7 @@ class StoredLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """What an audit found at one entry; `id` is 0 for what belongs to the tape as a whole."""
 
     tape: str
@@ -70,28 +70,30 @@ class Finding:
         return f"{self.tape} #{self.id}" if self.id else self.tape
 
 
-def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Iterator[Finding]:
+def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Iterator[AuditFinding]:
     """Walks a tape in ascending order and yields what is altered, missing or erased. `start`: the chain value before
     its first entry."""
     previous, expected = start, 1
     for stored in links:
         if stored.id > expected:
             gap = f"{expected}" if stored.id == expected + 1 else f"{expected} to {stored.id - 1}"
-            yield Finding(tape, expected, "missing", f"entries {gap} are missing")
+            yield AuditFinding(tape, expected, "missing", f"entries {gap} are missing")
         trusted = stored.id == expected
         expected = stored.id + 1
         chained = link(
             previous, entry_id=stored.id, kind=stored.kind, date=stored.date, key=stored.key, digest=stored.digest
         )
         if trusted and chained != stored.chain:
-            yield Finding(tape, stored.id, "altered", "its hash does not follow from the entry before it")
+            yield AuditFinding(tape, stored.id, "altered", "its hash does not follow from the entry before it")
         if stored.payload is None or stored.meta is None or stored.salt is None:
             if stored.fact is None:
-                yield Finding(tape, stored.id, "altered", "its content is gone and no fact says that it was erased")
+                yield AuditFinding(
+                    tape, stored.id, "altered", "its content is gone and no fact says that it was erased"
+                )
             else:
-                yield Finding(tape, stored.id, "erased", f"by the fact at position {stored.fact}")
+                yield AuditFinding(tape, stored.id, "erased", f"by the fact at position {stored.fact}")
         elif content_digest(stored.salt, stored.payload, stored.meta) != stored.digest:
-            yield Finding(tape, stored.id, "altered", "its content is not what was stored")
+            yield AuditFinding(tape, stored.id, "altered", "its content is not what was stored")
         previous = stored.chain
 
 

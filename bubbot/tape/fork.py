@@ -10,17 +10,17 @@ from bubbot.tape.anchor import recalled
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, event
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import (
-    After,
-    Between,
+    AfterAnchor,
+    BetweenAnchors,
     EntryFinder,
-    Opening,
-    Proposed,
+    IdRanges,
+    IndexProposals,
+    OpeningAnchor,
     Slice,
-    Spans,
     TapeQuery,
-    Whole,
+    WholeTape,
     Window,
-    Zone,
+    ZoneSlice,
     arrange,
     evaluate,
     matcher,
@@ -30,7 +30,7 @@ from bubbot.tape.store import Batch, ForkRecord, TapeStore
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     """What a merge stored: the delta on the fork's own tape, and what was staged, by tape."""
 
     delta: tuple[TapeEntry, ...]
@@ -123,7 +123,7 @@ class ForkedTape(TapeHandle):
             self._unsaved.clear()
             self._reset_saved = self._reset is not None
 
-    async def merge(self) -> Merged:
+    async def merge(self) -> MergeResult:
         """Appends the delta and what was staged in one transaction and closes the fork.
 
         Raises `TapeConflict` where the parent's head is no longer `base`; nothing is written then.
@@ -135,7 +135,7 @@ class ForkedTape(TapeHandle):
         for batch, entries in zip(self._others, stored[1:], strict=True):
             staged[batch.tape] = (*staged.get(batch.tape, ()), *entries)
         self._tell_merged(stored[0])
-        return Merged(stored[0], staged)
+        return MergeResult(stored[0], staged)
 
     async def discard(self) -> None:
         """Closes the fork and leaves the parent as it is."""
@@ -179,7 +179,7 @@ class ForkedTape(TapeHandle):
             return (await self._store.fetch([query]))[0]
         if self._reset:
             return tuple(evaluate(self._delta, query))
-        if isinstance(query.part, Proposed):  # the overlay is not indexed
+        if isinstance(query.part, IndexProposals):  # the overlay is not indexed
             return tuple(await self._parent(query))
         try:
             parent, own = await self._halves(query)
@@ -195,30 +195,34 @@ class ForkedTape(TapeHandle):
         match query.part:
             case Window() if opening := overlay.opening():
                 spans = (*recalled(opening), (opening.id + 1, None))
-                return await self._both(query, Spans(spans), Spans(spans))
-            case Opening():
-                return ([], self._own(query, Opening())) if overlay.opening() else await self._both(query, Opening())
-            case After(name) if overlay.newest(name):
+                return await self._both(query, IdRanges(spans), IdRanges(spans))
+            case OpeningAnchor():
+                return (
+                    ([], self._own(query, OpeningAnchor()))
+                    if overlay.opening()
+                    else await self._both(query, OpeningAnchor())
+                )
+            case AfterAnchor(name) if overlay.newest(name):
                 return [], self._own(query, query.part)
-            case Between(first, second):
+            case BetweenAnchors(first, second):
                 if overlay.newest(first):
                     return [], self._own(query, query.part)
                 return await self._between(query, first, overlay.first(second, 0))
-            case Zone(opens, seals):
+            case ZoneSlice(opens, seals):
                 seal = overlay.newest(seals)
                 if seal is None:
                     return await self._both(query, query.part)
                 if overlay.newest(opens, seal.id):
                     return [], self._own(query, query.part)
-                rest = self._own(query, Spans(((1, seal.id),)))
+                rest = self._own(query, IdRanges(((1, seal.id),)))
                 start = await self._parent(
                     TapeQuery(self.name, kinds=("anchor",), names=(opens,), newest=True, limit=1)
                 )
                 if not start:
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
-                return await self._parent(unlimited(query, Spans(((start[0].id, None),)))), rest
+                return await self._parent(unlimited(query, IdRanges(((start[0].id, None),)))), rest
             case _:
-                own = query.part if isinstance(query.part, Spans) else Whole()
+                own = query.part if isinstance(query.part, IdRanges) else WholeTape()
                 return await self._both(query, query.part, own)
 
     async def _between(
@@ -230,8 +234,8 @@ class ForkedTape(TapeHandle):
         except AnchorNotFound:
             if second is None:
                 raise
-            parent = await self._parent(replace(unlimited(query, After(first)), missing="error"))
-            return parent, self._own(query, Spans(((1, second.id - 1),)))
+            parent = await self._parent(replace(unlimited(query, AfterAnchor(first)), missing="error"))
+            return parent, self._own(query, IdRanges(((1, second.id - 1),)))
 
     async def _both(
         self, query: TapeQuery, part: Slice, own: Slice | None = None
@@ -246,7 +250,7 @@ class ForkedTape(TapeHandle):
         return [entry for entry in found if entry.id <= self.base]
 
     def _own(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
-        if isinstance(part, Whole):
+        if isinstance(part, WholeTape):
             wanted = matcher(query)
             return [entry for entry in self._delta if wanted.passes(entry)]
         return evaluate(self._delta, unlimited(query, part))

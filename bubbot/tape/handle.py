@@ -12,9 +12,9 @@ from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, freeze, timestamp
-from bubbot.tape.query import After, Between, Opening, Span, Spans, TapeQuery, Window, date_bounds
-from bubbot.tape.store import Reset
-from bubbot.tape.view import Stepwise, View
+from bubbot.tape.query import AfterAnchor, BetweenAnchors, IdRanges, OpeningAnchor, Span, TapeQuery, Window, date_bounds
+from bubbot.tape.store import ResetBatch
+from bubbot.tape.view import StepwiseView, View
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class TapeHandle(ABC):
     async def read(self, view: View[T]) -> T:
         """The one door to views: what the view makes of this tape."""
         found = await self.fetch(view.queries(self.name))
-        if isinstance(view, Stepwise):
+        if isinstance(view, StepwiseView):
             while more := await asyncio.to_thread(view.further, self.name, found):
                 found = [*found, *await self.fetch(more)]
         return await asyncio.to_thread(view.fold, found) if view.heavy else view.fold(found)
@@ -100,7 +100,7 @@ class TapeHandle(ABC):
 
     async def ensure_bootstrap_anchor(self) -> None:
         """Writes `session/start` once: on a tape that has no anchor to open a window."""
-        if not (await self.fetch([TapeQuery(self.name, Opening(), missing="empty")]))[0]:
+        if not (await self.fetch([TapeQuery(self.name, OpeningAnchor(), missing="empty")]))[0]:
             await self.append([self._bootstrap()])
 
     def _bootstrap(self) -> TapeEntry:
@@ -127,7 +127,7 @@ class TapeHandle(ABC):
 
     async def entry(self, entry_id: int) -> TapeEntry:
         """One entry by its id. Raises `EntryNotFound`."""
-        found = (await self.fetch([TapeQuery(self.name, Spans(((entry_id, entry_id),)))]))[0]
+        found = (await self.fetch([TapeQuery(self.name, IdRanges(((entry_id, entry_id),)))]))[0]
         if not found:
             raise EntryNotFound(f"there is no entry {entry_id}; this tape has entries 1 to {await self.head()}")
         return found[0]
@@ -138,11 +138,11 @@ class TapeHandle(ABC):
 
     async def after_anchor(self, name: str, kinds: Sequence[str] = ()) -> tuple[TapeEntry, ...]:
         """The entries after the newest anchor of this name. Raises `AnchorNotFound`."""
-        return (await self.fetch([TapeQuery(self.name, After(name), tuple(kinds))]))[0]
+        return (await self.fetch([TapeQuery(self.name, AfterAnchor(name), tuple(kinds))]))[0]
 
     async def between_anchors(self, first: str, second: str, kinds: Sequence[str] = ()) -> tuple[TapeEntry, ...]:
         """From the newest `first` to the first `second` after it, both left out. Raises `AnchorNotFound`."""
-        return (await self.fetch([TapeQuery(self.name, Between(first, second), tuple(kinds))]))[0]
+        return (await self.fetch([TapeQuery(self.name, BetweenAnchors(first, second), tuple(kinds))]))[0]
 
     async def between_dates(
         self, start: str | None = None, end: str | None = None, kinds: Sequence[str] = (), *, zone: tzinfo | None = None
@@ -158,13 +158,13 @@ class TapeHandle(ABC):
         """The entry with the handle's stamp in its meta and a date, where it has none."""
         return entry.stamped(self._stamp, entry.date or timestamp(self._now()))
 
-    def _restart(self, old_head: int, *, archive: bool) -> tuple[Reset, list[TapeEntry]]:
+    def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, list[TapeEntry]]:
         """How to put the tape aside, and the first entries of the new one."""
         moment = self._now()
         name = f"{self.name}@{moment.strftime('%Y%m%dT%H%M%S.%f')}"
         fact = "tape/archived" if archive else "tape/erased"
         first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
-        return Reset(name, erase=not archive), [self._stamped(entry) for entry in first]
+        return ResetBatch(name, erase=not archive), [self._stamped(entry) for entry in first]
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -18,12 +18,12 @@ Span: TypeAlias = tuple[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeTape:
     """Every entry."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpeningAnchor:
     """The anchor that opens the window, alone."""
 
 
@@ -33,14 +33,14 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class AfterAnchor:
     """The entries after the newest anchor of this name."""
 
     anchor: str
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class BetweenAnchors:
     """From the newest anchor `first` to the first anchor `second` after it, both left out."""
 
     first: str
@@ -48,7 +48,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class ZoneSlice:
     """The newest sealed run: from the newest `seal` back to the newest `open` before it, both included."""
 
     open: str
@@ -56,14 +56,14 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class IdRanges:
     """These id ranges."""
 
     spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class IndexProposals:
     """What a search index proposes as holding the words of `text` in other spellings; whoever asks has to look
     whether it does. Nothing where there is no index."""
 
@@ -71,11 +71,21 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unindexed:
+class NotIndexed:
     """What no search index covers yet: everything where there is none."""
 
 
-Slice: TypeAlias = Whole | Opening | Window | After | Between | Zone | Spans | Proposed | Unindexed
+Slice: TypeAlias = (
+    WholeTape
+    | OpeningAnchor
+    | Window
+    | AfterAnchor
+    | BetweenAnchors
+    | ZoneSlice
+    | IdRanges
+    | IndexProposals
+    | NotIndexed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ class TapeQuery:
     """
 
     tape: str
-    part: Slice = Whole()
+    part: Slice = WholeTape()
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -123,8 +133,8 @@ class AnchorFinder(Protocol):
 
 def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
     """The id ranges of the query's part, ascending and disjoint. Raises `AnchorNotFound`."""
-    if isinstance(query.part, Proposed | Unindexed):  # without an index
-        return ((1, None),) if isinstance(query.part, Unindexed) else ()
+    if isinstance(query.part, IndexProposals | NotIndexed):  # without an index
+        return ((1, None),) if isinstance(query.part, NotIndexed) else ()
     try:
         return _spans(query, find)
     except AnchorNotFound:
@@ -140,23 +150,23 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
         return found
 
     match query.part:
-        case Whole():
+        case WholeTape():
             return ((1, None),)
-        case Spans(spans):
+        case IdRanges(spans):
             return union(spans)
-        case Opening():
+        case OpeningAnchor():
             opening = known(find.opening(), "that opens a window")
             return ((opening.id, opening.id),)
         case Window():
             opening = known(find.opening(), "that opens a window")
             return union([*recalled(opening), (opening.id + 1, None)])
-        case After(name):
+        case AfterAnchor(name):
             return ((known(find.newest(name), name).id + 1, None),)
-        case Between(first, second):
+        case BetweenAnchors(first, second):
             start = known(find.newest(first), first)
             end = known(find.first(second, start.id), second, f" after {first} (entry {start.id})")
             return ((start.id + 1, end.id - 1),)
-        case Zone(open_name, seal_name):
+        case ZoneSlice(open_name, seal_name):
             seal = known(find.newest(seal_name), seal_name)
             start = known(find.newest(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)

@@ -15,7 +15,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
-from bubbot.tape.query import Opening, TapeQuery, Window
+from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
 from bubbot.tape.window import LIMIT, LiveWindow
 
@@ -191,7 +191,7 @@ class TapeService(TapeHandle):
 
 
 def _opening(tape: str) -> TapeQuery:
-    return TapeQuery(tape, Opening(), missing="empty")
+    return TapeQuery(tape, OpeningAnchor(), missing="empty")
 
 
 def session_tape(workspace: str, session: str) -> str:

@@ -26,7 +26,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class ResetBatch:
     """Put the tape's entries aside under the name `archive`, and start the tape anew.
 
     `erase` also blanks them, those of earlier archives, and those of other tapes named in `also` (tape, ids); the fact that says so is the
@@ -49,7 +49,7 @@ class ForkRecord:
     tape: str
     base: int
     staged: tuple[Batch, ...]
-    reset: Reset | None = None
+    reset: ResetBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,12 @@ class TapeStore(BlobStore, Protocol):
         """Keeps an open fork durably. Raises `TapeConflict` where the tape's head is no longer `base`."""
         ...
 
-    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> None:
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """Adds to an open fork durably. Raises `EntryNotFound` where it is not open."""
         ...
 
     async def merge_fork(
-        self, fork: str, batches: Sequence[Batch], reset: tuple[str, Reset] | None = None
+        self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """Closes a fork and appends its batches in one transaction, after the reset (tape, how) where given."""
         ...
@@ -121,7 +121,7 @@ class TapeStore(BlobStore, Protocol):
         """The open forks, oldest first."""
         ...
 
-    async def reset(self, tape: str, how: Reset, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Puts the tape aside (or erases it) and starts it anew with these entries, in one transaction."""
         ...
 

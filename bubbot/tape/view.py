@@ -37,7 +37,7 @@ class View(Protocol[T_co]):
 
 
 @runtime_checkable
-class Stepwise(Protocol):
+class StepwiseView(Protocol):
     """A view whose later queries depend on what earlier ones found."""
 
     def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.query import EntryFinder, Opening, TapeQuery, Whole, Window, Zone, arrange, matcher
+from bubbot.tape.query import EntryFinder, OpeningAnchor, TapeQuery, WholeTape, Window, ZoneSlice, arrange, matcher
 
 LIMIT = 20_000
 """Entries kept at most; a longer window is read from the store each time."""
@@ -38,7 +38,7 @@ class LiveWindow:
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
         """What the query finds, where the window can tell; None where the store has to."""
         known = self._answers.get(query)
-        if known is not None or not isinstance(query.part, (Window, Opening)):
+        if known is not None or not isinstance(query.part, (Window, OpeningAnchor)):
             return known
         wanted = matcher(query)
         entries = self.entries if isinstance(query.part, Window) else [self.opening]
@@ -76,16 +76,16 @@ def _is_standing(query: TapeQuery) -> bool:
     match query.part:
         case Window():
             return not query.newest and query.limit is None
-        case Whole():
+        case WholeTape():
             return query.newest and bool(query.names) and query.limit is not None and 0 < query.limit <= ANSWER
-    return isinstance(query.part, Zone)
+    return isinstance(query.part, ZoneSlice)
 
 
 def _continued(
     query: TapeQuery, found: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
 ) -> tuple[TapeEntry, ...] | None:
     """The answer after these appends; None where it has to be asked for anew."""
-    if isinstance(query.part, Zone):
+    if isinstance(query.part, ZoneSlice):
         seals = query.part.seal
         return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else found
     wanted = matcher(query)

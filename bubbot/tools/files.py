@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from bubbot.channel import File
+from bubbot.channel import OutboundFile
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
 from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import file_name, image_type
@@ -44,7 +44,7 @@ def file_tools(max_bytes: int) -> Sequence[Tool]:
         if len(data) > max_bytes:
             raise ToolFailed(f"{name} has {bytes_text(len(data))}; at most {bytes_text(max_bytes)} can be sent")
         digest = await turn.tape.put_blob(data)
-        turn.files.append(File(name, image_type(data) or _type(name, is_text=bool(args.text)), digest=digest))
+        turn.files.append(OutboundFile(name, image_type(data) or _type(name, is_text=bool(args.text)), digest=digest))
         return f"{name} ({bytes_text(len(data))}) goes out with the answer."
 
     return [file_send]

@@ -8,7 +8,7 @@ from bubbot.channel import Role
 from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
 from bubbot.model import Model
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.report import Report, no_report
+from bubbot.runtime.report import HealthReport, no_report
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
@@ -46,7 +46,7 @@ def model_tool(models: SessionModels) -> Tool:
     return session_model
 
 
-def status_tools(models: SessionModels, report: Report = no_report) -> list[Tool]:
+def status_tools(models: SessionModels, report: HealthReport = no_report) -> list[Tool]:
     """`session.status` and `session.stop` as they answer where no turn is under way; else the gate answers them.
 
     `report`: how the whole bot is; admins and owners are told.

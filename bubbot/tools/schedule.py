@@ -11,15 +11,15 @@ from pydantic import Field, model_validator
 from bubbot.channel import Role
 from bubbot.errors import ScheduleRefused, ToolRetry
 from bubbot.outbox import outbox_tape
-from bubbot.schedule.book import ScheduleBook
-from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes
+from bubbot.schedule.book import ScheduleStore
+from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
 from bubbot.schedule.firing import named, what_words
 from bubbot.schedule.refusal import told
-from bubbot.schedule.telling import Teller
+from bubbot.schedule.telling import JobFormatter
 from bubbot.schedule.when import duration
 from bubbot.tool import Tool, ToolArgs, tool
 from bubbot.turn import Turn
-from bubbot.views.schedule import DeliveriesView, JobHistoryView, Maker, Place, Standing
+from bubbot.views.schedule import Actor, ChatRef, DeliveriesView, JobHistoryView, JobState
 
 WHEN = (
     "five cron fields (0 9 * * 1-5), @daily, every 90m, every 2d from 2026-12-01 09:00, at 2026-12-24 18:00, at 18:00, "
@@ -27,7 +27,7 @@ WHEN = (
 )
 
 
-class _Options(ToolArgs):
+class _JobOptions(ToolArgs):
     """What a job may have besides."""
 
     prompt: str = Field(default="", description="what I am to be asked then")
@@ -60,7 +60,7 @@ class _Options(ToolArgs):
         return found
 
 
-class AddArgs(_Options):
+class AddJobArgs(_JobOptions):
     """What `schedule.add` takes. Typed, `WHEN: WORDS` is a prompt, or a command where the words begin with a comma."""
 
     when: str = Field(description=WHEN)
@@ -72,7 +72,7 @@ class AddArgs(_Options):
         return _split(given, "prompt")
 
 
-class RemindArgs(_Options):
+class RemindArgs(_JobOptions):
     """What `schedule.remind` takes. Typed, `WHEN: WORDS` sends these words."""
 
     when: str = Field(description=WHEN)
@@ -94,7 +94,7 @@ def _split(given: Any, name: str) -> Any:
     return {**given, "when": first, "command" if rest.startswith(",") and name == "prompt" else name: rest}
 
 
-class EditArgs(_Options):
+class EditJobArgs(_JobOptions):
     """What `schedule.edit` takes; what is left out stays."""
 
     job: str = Field(description="the job's id, its beginning, or its name")
@@ -108,21 +108,21 @@ class JobArgs(ToolArgs):
     job: str = Field(description="the job's id, its beginning, or its name")
 
 
-class ListArgs(ToolArgs):
+class ListJobsArgs(ToolArgs):
     """What `schedule.list` takes."""
 
     every: bool = Field(default=False, description="those of all chats (owners only, in a direct chat)")
     over: bool = Field(default=False, description="those too that have come to their end")
 
 
-class HistoryArgs(ToolArgs):
+class JobHistoryArgs(ToolArgs):
     """What `schedule.history` takes."""
 
     job: str = Field(description="the job's id, its beginning, or its name")
     limit: int = Field(default=20, ge=1, le=200, description="how many facts")
 
 
-class ChatArgs(ToolArgs):
+class ChatRulesArgs(ToolArgs):
     """What `schedule.chat` takes; without anything it tells."""
 
     zone: str = Field(default="", description="IANA time zone in which times are read here, such as Europe/Berlin")
@@ -138,23 +138,23 @@ def _mendable(turn: Turn) -> Iterator[None]:
         raise ToolRetry(told(error, turn.texts)) from error
 
 
-def schedule_tools(book: ScheduleBook) -> list[Tool]:
+def schedule_tools(book: ScheduleStore) -> list[Tool]:
     """The tools over a book of jobs. What they change is merged with the turn."""
 
-    def changes(turn: Turn) -> Changes:
+    def changes(turn: Turn) -> JobChanges:
         asked = turn.inbounds[0].inbound
         sender = turn.sender
-        by = Maker(asked.channel, sender.id, sender.name, tuple(sender.roles))
-        place = Place(asked.channel, asked.chat, asked.thread, asked.direct, asked.space)
+        by = Actor(asked.channel, sender.id, sender.name, tuple(sender.roles))
+        place = ChatRef(asked.channel, asked.chat, asked.thread, asked.direct, asked.space)
         state = book.state.after(turn.tape.staged(SCHEDULE_TAPE))
         owns_all = turn.has_power_over_other_chats
-        asker = Asker(by, turn.role, place, nested=not turn.may_schedule, owns_all=owns_all)
-        return Changes(state, asker, turn.now(), book.new_id, book.limits, book.zone)
+        asker = JobRequester(by, turn.role, place, nested=not turn.may_schedule, owns_all=owns_all)
+        return JobChanges(state, asker, turn.now(), book.new_id, book.limits, book.zone)
 
-    def teller(turn: Turn) -> Teller:
-        return Teller(turn.texts, turn.now(), book.zone)
+    def teller(turn: Turn) -> JobFormatter:
+        return JobFormatter(turn.texts, turn.now(), book.zone)
 
-    async def add(turn: Turn, args: AddArgs | RemindArgs) -> str:
+    async def add(turn: Turn, args: AddJobArgs | RemindArgs) -> str:
         with _mendable(turn):
             made = changes(turn)
             job, facts = made.add(args.given())
@@ -163,7 +163,7 @@ def schedule_tools(book: ScheduleBook) -> list[Tool]:
             return teller(turn).made("job_added", job, made) + unkept
 
     @tool("schedule.add", commands=("schedule",))
-    async def schedule_add(turn: Turn, args: AddArgs) -> str:
+    async def schedule_add(turn: Turn, args: AddJobArgs) -> str:
         """Schedule a prompt, a command or a fixed text, for one time or again and again. Tell the person the schedule
         in words, with its zone and the next times, as the result says them."""
         return await add(turn, args)
@@ -174,7 +174,7 @@ def schedule_tools(book: ScheduleBook) -> list[Tool]:
         return await add(turn, args)
 
     @tool("schedule.edit")
-    async def schedule_edit(turn: Turn, args: EditArgs) -> str:
+    async def schedule_edit(turn: Turn, args: EditJobArgs) -> str:
         """Change a job; what is left out stays as it is."""
         with _mendable(turn):
             made, given = changes(turn), args.given()
@@ -191,14 +191,14 @@ def schedule_tools(book: ScheduleBook) -> list[Tool]:
     ]
 
 
-def _looking(book: ScheduleBook, changes: Any, teller: Any) -> list[Tool]:
+def _looking(book: ScheduleStore, changes: Any, teller: Any) -> list[Tool]:
     """The tools that look at jobs."""
 
     @tool("schedule.list", commands=("schedules",))
-    async def schedule_list(turn: Turn, args: ListArgs) -> str:
+    async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
         """List the jobs of this chat with their next times."""
         with _mendable(turn):
-            jobs: list[Standing] = changes(turn).listed(every=args.every, over=args.over)
+            jobs: list[JobState] = changes(turn).listed(every=args.every, over=args.over)
         text: str = teller(turn).listed(jobs, turn.session)
         return text
 
@@ -210,7 +210,7 @@ def _looking(book: ScheduleBook, changes: Any, teller: Any) -> list[Tool]:
             return text
 
     @tool("schedule.history")
-    async def schedule_history(turn: Turn, args: HistoryArgs) -> str:
+    async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
         """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
         with _mendable(turn):
             job = changes(turn).find(args.job).job
@@ -222,7 +222,7 @@ def _looking(book: ScheduleBook, changes: Any, teller: Any) -> list[Tool]:
         return text
 
     @tool("schedule.chat", role=Role.MEMBER)
-    async def schedule_chat(turn: Turn, args: ChatArgs) -> str:
+    async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
         """Tell or set this chat's time zone and quiet hours."""
         with _mendable(turn):
             if args.zone or args.quiet:
@@ -241,7 +241,7 @@ def _switching(changes: Any, teller: Any) -> list[Tool]:
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
         """Pause a job."""
         with _mendable(turn):
-            made: Changes = changes(turn)
+            made: JobChanges = changes(turn)
             standing = made.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, made.pause(standing))
             return turn.texts.say("job_paused", job=standing.job.id)
@@ -250,7 +250,7 @@ def _switching(changes: Any, teller: Any) -> list[Tool]:
     async def schedule_resume(turn: Turn, args: JobArgs) -> str:
         """Let a paused job go on."""
         with _mendable(turn):
-            made: Changes = changes(turn)
+            made: JobChanges = changes(turn)
             standing = made.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, made.resume(standing))
             text: str = teller(turn).made("job_resumed", standing.job, changes(turn))
@@ -260,7 +260,7 @@ def _switching(changes: Any, teller: Any) -> list[Tool]:
     async def schedule_run(turn: Turn, args: JobArgs) -> str:
         """Run a job now, besides its schedule."""
         with _mendable(turn):
-            made: Changes = changes(turn)
+            made: JobChanges = changes(turn)
             standing = made.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, made.run(standing))
             return turn.texts.say("job_run", job=named(standing.job))
@@ -269,7 +269,7 @@ def _switching(changes: Any, teller: Any) -> list[Tool]:
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
         """Remove a job; what it did stays on the tapes."""
         with _mendable(turn):
-            made: Changes = changes(turn)
+            made: JobChanges = changes(turn)
             standing = made.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, made.remove(standing))
             return turn.texts.say("job_removed", job=named(standing.job), what=what_words(standing.job, turn.texts))

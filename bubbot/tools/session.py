@@ -15,14 +15,14 @@ from bubbot.errors import ToolRetry
 from bubbot.memory import MemoryZone
 from bubbot.model import ModelRequest
 from bubbot.runtime.commands import unknown, usage
-from bubbot.runtime.compose import Composer, pictured, rebuilt
+from bubbot.runtime.compose import RequestComposer, pictured, rebuilt
 from bubbot.runtime.opening import sender_data
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import Span, Spans, TapeQuery, Whole, Window, inside
+from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, Window, inside
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, Rerun, Tool, ToolArgs, Toolbox, tool
+from bubbot.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.turn import Turn
 from bubbot.views.context import VERSION
 from bubbot.views.inbox import SessionTraceView
@@ -87,7 +87,7 @@ async def session_new(turn: Turn, args: NoArgs) -> str:
 async def session_resume(turn: Turn, args: ResumeArgs) -> str:
     """Go back: open a new window that takes up the thread of an earlier anchor."""
     parent = await _anchor(turn, args.anchor)
-    later = TapeQuery(turn.tape.name, Spans(((parent.id + 1, None),)), kinds=(Kind.ANCHOR,))
+    later = TapeQuery(turn.tape.name, IdRanges(((parent.id + 1, None),)), kinds=(Kind.ANCHOR,))
     following = [entry.id for entry in (await turn.tape.fetch([later]))[0] if entry.opens_window]
     end = (following[0] if following else await turn.tape.head() + 1) - 1
     given = parent.payload.get("state")
@@ -138,7 +138,7 @@ async def _is_own(turn: Turn, entry_id: int) -> bool:
 
 
 @tool("session.retry", commands=("retry",), for_model=False)
-async def session_retry(turn: Turn, args: NoArgs) -> Rerun:
+async def session_retry(turn: Turn, args: NoArgs) -> RerunModel:
     """Answer the last message again; the answer it had is hidden from the model."""
     query = TapeQuery(turn.tape.name, Window(), kinds=(Kind.MESSAGE,))
     messages = (await turn.tape.fetch([query]))[0]
@@ -150,7 +150,7 @@ async def session_retry(turn: Turn, args: NoArgs) -> Rerun:
             await turn.tape.hide(entry.id)
     last = (asked[-1].id, asked[-1].id)
     turn.message_ids += [last[0], *(entry.id for entry in await _corrections(turn, [last]))]
-    return Rerun()
+    return RerunModel()
 
 
 @tool("session.quit", commands=("quit",), for_model=False)
@@ -217,7 +217,7 @@ def _typed(one: Tool) -> str:
     return "," + (one.commands[0] if one.commands else one.name)
 
 
-def context_tool(composer: Composer) -> Tool:
+def context_tool(composer: RequestComposer) -> Tool:
     """`session.context`: what the model would be shown next."""
 
     @tool("session.context", commands=("context",), for_model=False)
@@ -295,7 +295,7 @@ def _cost(step: JsonObject) -> str:
 async def _request(turn: Turn, found: Explanation) -> str:
     """The last step's request, built again from the tape and checked against its recorded digest."""
     _, step = found.steps[-1]
-    whole = await turn.tape.fetch([TapeQuery(turn.tape.name, Whole())])
+    whole = await turn.tape.fetch([TapeQuery(turn.tape.name, WholeTape())])
     system = (await turn.tape.get_blob(step["system"])).decode()
     tools = (await turn.tape.get_blob(step["tools"])).decode()
 

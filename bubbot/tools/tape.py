@@ -12,9 +12,9 @@ from bubbot.tape.anchor import check_state
 from bubbot.tape.query import date_bounds, moment
 from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
-from bubbot.views.anchors import AnchorLine, AnchorsView
+from bubbot.views.anchors import AnchorSummary, AnchorsView
 from bubbot.views.quoting import escape_tags
-from bubbot.views.search import SEARCH_TOOL, Hit, SearchResult, SearchView
+from bubbot.views.search import SEARCH_TOOL, SearchHit, SearchResult, SearchView
 from bubbot.views.usage import InfoView
 
 SearchedKind = Literal["message", "tool_call", "tool_result", "anchor", "event", "system", "error"]
@@ -186,14 +186,14 @@ def search_remarks(result: SearchResult) -> list[str]:
     return lines
 
 
-def hit_line(hit: Hit, zone: tzinfo) -> str:
+def hit_line(hit: SearchHit, zone: tzinfo) -> str:
     """A hit as people and models read it."""
     marks = "" if hit.exact else " (typo)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
     return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"
 
 
-def _anchor_line(line: AnchorLine, zone: tzinfo) -> str:
+def _anchor_line(line: AnchorSummary, zone: tzinfo) -> str:
     marks = "" if line.opens_window else " (no new window)"
     marks += f" [parents: {', '.join(f'#{place}' for place in line.parents)}]" if line.parents else ""
     return f"#{line.id} {_day(line.date, zone)} {line.name}: {line.state}{marks}"

@@ -9,14 +9,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from bubbot.budget import COST, TOKENS, Plan
+from bubbot.budget import COST, TOKENS, BudgetLimits
 from bubbot.model import NANO
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.texts import Texts
 from bubbot.tool import Tool, ToolArgs, tool
 from bubbot.turn import Turn
-from bubbot.views.budget import NOTHING, BooksView, Key, MarkView, whose_budget
-from bubbot.views.spending import BY, Spending, SpendingView, StartView, Sum
+from bubbot.views.budget import NOTHING, BudgetCheckpointView, BudgetStateView, TotalKey, whose_budget
+from bubbot.views.spending import BY, PeriodStartView, SpendingReport, SpendingView, UsageSum
 
 Period = Literal["day", "month", "all"]
 SHOWN = 20
@@ -24,14 +24,14 @@ SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class UsageReporter:
     """The budget tape and how to read it: the deployment's time zone, its plan, its currency and what a US dollar is
     in that."""
 
     tape: TapeHandle
     now: Clock
     zone: tzinfo
-    plan: Plan
+    plan: BudgetLimits
     currency: str = "USD"
     dollar: float = 1.0
 
@@ -40,21 +40,21 @@ class Ledger:
         today = self.now().astimezone(self.zone).strftime("%Y-%m-%d")
         return {"day": today, "month": f"{today[:7]}-01", "all": ""}[period]
 
-    async def spending(self, period: Period, chat: str = "") -> Spending:
+    async def spending(self, period: Period, chat: str = "") -> SpendingReport:
         """What was spent in the period that runs, by everybody or in one chat."""
         since, after = self.since(period), 0
         if since:
-            after = await self.tape.read(StartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
+            after = await self.tape.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
         return await self.tape.read(SpendingView(since, chat, after))
 
     async def limits(self, texts: Texts, names: Sequence[tuple[str, str]] | None = None) -> list[str]:
         """How much of the budgets of these scopes is used; None: of all that something was spent of."""
-        books, _ = await self.tape.read(BooksView(await self.tape.read(MarkView())))
+        books, _ = await self.tape.read(BudgetStateView(await self.tape.read(BudgetCheckpointView())))
         today = self.since("day")
         lines: list[str] = []
         for scope, name in names if names is not None else dict.fromkeys((key.scope, key.name) for key in books.spent):
             for period in (today, today[:7]):
-                spent = books.spent.get(Key(scope, name, period), NOTHING)
+                spent = books.spent.get(TotalKey(scope, name, period), NOTHING)
                 for measure, used in ((COST, spent.nano / NANO), (TOKENS, float(spent.tokens))):
                     limit = self.plan.limit(scope, name)
                     most = limit.of(period, measure) if limit else None
@@ -86,7 +86,7 @@ class Ledger:
         whole, _, decimals = shown.partition(".")
         return texts.say("usage_cost", amount=f"{whole}.{decimals:0<2}", currency=self.currency)
 
-    def line(self, texts: Texts, name: str, one: Sum) -> str:
+    def line(self, texts: Texts, name: str, one: UsageSum) -> str:
         """A sum as one line."""
         priced = one.unpriced < one.calls
         first, last = min(one.reservations), max(one.reservations)
@@ -101,7 +101,9 @@ class Ledger:
             entries=f"#{first}" if first == last else f"#{first} … #{last}",
         )
 
-    def report(self, texts: Texts, period: Period, found: Spending, by: Sequence[str], most: int) -> Iterator[str]:
+    def report(
+        self, texts: Texts, period: Period, found: SpendingReport, by: Sequence[str], most: int
+    ) -> Iterator[str]:
         """The lines of a report."""
         heads = {
             "day": texts.say("usage_day", since=self.since("day")),
@@ -146,7 +148,7 @@ class UsageArgs(ToolArgs):
     period: Period = Field(default="day", description="day (where left out), month, or all")
 
 
-def usage_tool(ledger: Ledger) -> Tool:
+def usage_tool(ledger: UsageReporter) -> Tool:
     """`session.usage` over the budget tape."""
 
     @tool("session.usage", commands=("usage",), for_model=False)

@@ -31,7 +31,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class RoleGrant:
     """A role that a person was given. `by`: `terminal` or `channel:id`; `how`: `code` or `command`."""
 
     channel: str
@@ -44,7 +44,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class PairingCode:
     """A pairing code that was given to somebody; of the code itself there is a salted digest alone.
 
     `entry` is its id on the tape. `status` is `void` where its person was revoked after it was given.
@@ -70,8 +70,8 @@ class Code:
 class AccessState:
     """The standing grants, the codes of late, and who tried wrong codes of late, when."""
 
-    grants: Mapping[Who, Grant] = field(default_factory=lambda: MappingProxyType({}))
-    codes: tuple[Code, ...] = ()
+    grants: Mapping[Who, RoleGrant] = field(default_factory=lambda: MappingProxyType({}))
+    codes: tuple[PairingCode, ...] = ()
     refused: tuple[tuple[str, datetime], ...] = ()
 
     def role(self, channel: str, sender_id: str) -> Role:
@@ -119,18 +119,18 @@ def _after(state: AccessState, entry: TapeEntry) -> AccessState:
     return state
 
 
-def _with(grants: Mapping[Who, Grant], data: JsonObject, date: str) -> Mapping[Who, Grant]:
+def _with(grants: Mapping[Who, RoleGrant], data: JsonObject, date: str) -> Mapping[Who, RoleGrant]:
     who = (data["channel"], data["id"])
     changed = {key: grant for key, grant in grants.items() if key != who}
     # A role that this version does not know is none: whoever wrote it meant something that cannot be checked here.
     if data["role"] in {role.value for role in Role if role is not Role.STRANGER}:
-        changed[who] = Grant(*who, Role(data["role"]), data["by"], data["how"], data.get("name", ""), date)
+        changed[who] = RoleGrant(*who, Role(data["role"]), data["by"], data["how"], data.get("name", ""), date)
     return MappingProxyType(changed)
 
 
-def _code(entry: TapeEntry) -> Code:
+def _code(entry: TapeEntry) -> PairingCode:
     data = entry.payload["data"]
-    return Code(
+    return PairingCode(
         entry.id,
         data["channel"],
         data["id"],
@@ -143,7 +143,7 @@ def _code(entry: TapeEntry) -> Code:
     )
 
 
-def _closed(code: Code, status: Literal["used", "void"]) -> Code:
+def _closed(code: PairingCode, status: Literal["used", "void"]) -> PairingCode:
     return replace(code, status=status) if code.status == "unused" else code
 
 

@@ -15,7 +15,7 @@ READ_AT_MOST = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class AnchorLine:
+class AnchorSummary:
     """One anchor. `state` is JSON, cut to 200 characters; `parents` are the ids its state names."""
 
     id: int
@@ -43,7 +43,7 @@ class AnchorsView:
         read = self.limit if self.zones else max(self.limit, READ_AT_MOST)
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), newest=True, limit=read),)
 
-    def fold(self, found: Found) -> tuple[AnchorLine, ...]:
+    def fold(self, found: Found) -> tuple[AnchorSummary, ...]:
         """A line for each anchor."""
         shown = [entry for entry in found[0] if self.zones or not is_zone_marker(entry)]
         return tuple(_line(entry) for entry in shown[: max(self.limit, 0)])
@@ -54,12 +54,12 @@ def is_zone_marker(entry: TapeEntry) -> bool:
     return (entry.name or "").startswith("memory/")
 
 
-def _line(entry: TapeEntry) -> AnchorLine:
+def _line(entry: TapeEntry) -> AnchorSummary:
     found = entry.payload.get("state")
     state = found if isinstance(found, Mapping) else {}
     parents = state.get("parents")
     text = encode(state)
-    return AnchorLine(
+    return AnchorSummary(
         entry.id,
         entry.name or "",
         entry.date,

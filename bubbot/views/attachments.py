@@ -108,7 +108,7 @@ def _is(part: Any, kind: str) -> bool:
     return isinstance(part, Mapping) and part.get("type") == kind and is_attached(part)
 
 
-class _Place(NamedTuple):
+class _AttachmentPosition(NamedTuple):
     message: int
     part: int
     size: int
@@ -121,7 +121,7 @@ def shown_images(messages: Sequence[JsonObject], count: int, size: int) -> froze
     used: the cut moves seldom, and in between consecutive requests extend each other. It depends on the messages
     before it alone. Images that came together (nobody answered in between) are not halved.
     """
-    kept: list[_Place] = []
+    kept: list[_AttachmentPosition] = []
     for group in _groups(messages):
         fresh = [one for one in group if one.size <= IMAGE_LIMIT]
         if _over([*kept, *fresh], count, size):
@@ -133,18 +133,20 @@ def shown_images(messages: Sequence[JsonObject], count: int, size: int) -> froze
     return frozenset((one.message, one.part) for one in kept)
 
 
-def _over(places: Sequence[_Place], count: int, size: int) -> bool:
+def _over(places: Sequence[_AttachmentPosition], count: int, size: int) -> bool:
     return len(places) > count or sum(one.size for one in places) > size
 
 
-def _groups(messages: Sequence[JsonObject]) -> list[list[_Place]]:
+def _groups(messages: Sequence[JsonObject]) -> list[list[_AttachmentPosition]]:
     """The images of each run of messages that nobody else's message divides."""
-    groups: list[list[_Place]] = [[]]
+    groups: list[list[_AttachmentPosition]] = [[]]
     for place, message in enumerate(messages):
         if message["role"] != "user":
             groups.append([])
         content = message["content"] if isinstance(message["content"], list) else ()
-        groups[-1] += [_Place(place, at, size_of(part)) for at, part in enumerate(content) if _is(part, IMAGE)]
+        groups[-1] += [
+            _AttachmentPosition(place, at, size_of(part)) for at, part in enumerate(content) if _is(part, IMAGE)
+        ]
     return groups
 
 

@@ -12,7 +12,7 @@ from bubbot.tape.view import Found
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Checkpoint:
     """What a bookkeeping anchor says: everything up to `after` is settled but the items of `open`, by their id."""
 
     after: int = 0
@@ -33,7 +33,7 @@ def mark_anchor(name: str, after: int, still_open: Sequence[JsonObject]) -> Tape
 
 
 @dataclass(frozen=True, slots=True)
-class MarkView:
+class CheckpointView:
     """The newest bookkeeping anchor of this name."""
 
     name: str
@@ -43,9 +43,9 @@ class MarkView:
         """One indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(self.name,), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> Mark:
+    def fold(self, found: Found) -> Checkpoint:
         """The mark; on a tape without one everything is worth reading."""
         if not found[0]:
-            return Mark()
+            return Checkpoint()
         state = found[0][0].payload["state"]
-        return Mark(state["after"], state["open"])
+        return Checkpoint(state["after"], state["open"])

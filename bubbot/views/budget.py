@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import Found
 from bubbot.texts import Texts
 
@@ -29,7 +29,7 @@ TURNS_READ = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Payer:
+class BudgetSubject:
     """For whom a model is asked: the session, the turn in it, its person (`channel:id`), and the job where one began it."""
 
     session: str
@@ -53,7 +53,7 @@ def person(session: str, sender: str) -> str:
     return f"{session.partition(':')[0]}:{sender}" if sender else ""
 
 
-class Key(NamedTuple):
+class TotalKey(NamedTuple):
     """What a total is kept for: a scope, the one in it, and a day (`2026-11-21`) or month (`2026-11`)."""
 
     scope: str
@@ -62,28 +62,28 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpentTotal:
     """A total: calls, tokens, and the cost in billionths of a US dollar."""
 
     calls: int = 0
     tokens: int = 0
     nano: int = 0
 
-    def plus(self, tokens: int, nano: int | None) -> Spent:
+    def plus(self, tokens: int, nano: int | None) -> SpentTotal:
         """With one call more; one without a known price costs nothing here."""
-        return Spent(self.calls + 1, self.tokens + tokens, self.nano + (nano or 0))
+        return SpentTotal(self.calls + 1, self.tokens + tokens, self.nano + (nano or 0))
 
 
-NOTHING = Spent()
+NOTHING = SpentTotal()
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Reservation:
     """A reservation: what a call may take at most by the estimate. `nano` is None where there is no price; `entry` is
     its id on the tape, 0 before it has one."""
 
     call: str
-    payer: Payer
+    payer: BudgetSubject
     model: str
     day: str
     input: int
@@ -104,13 +104,13 @@ class Hold:
         yield from ((scope, name) for scope, name in named if name)
         yield (MODEL, self.model)
 
-    def totals(self) -> Iterator[Key]:
+    def totals(self) -> Iterator[TotalKey]:
         """The totals that the call counts towards."""
         for scope, name in self.scopes():
-            yield Key(scope, name, self.day)
-            yield Key(scope, name, self.day[:7])
+            yield TotalKey(scope, name, self.day)
+            yield TotalKey(scope, name, self.day[:7])
 
-    def counts(self, key: Key) -> bool:
+    def counts(self, key: TotalKey) -> bool:
         """Whether the call counts towards a total: as `key in totals()`, and sooner known."""
         if key.period not in (self.day, self.day[:7]):
             return False
@@ -126,11 +126,11 @@ class Hold:
         return found | {"nano": self.nano}
 
 
-def hold_from(data: JsonObject, entry: int) -> Hold:
+def hold_from(data: JsonObject, entry: int) -> Reservation:
     """A reservation, as it was said."""
-    payer = Payer(data["session"], data["user"], data.get("job", ""), data["turn"])
+    payer = BudgetSubject(data["session"], data["user"], data.get("job", ""), data["turn"])
     tokens = data["input_tokens"], data["output_tokens"]
-    return Hold(data["call"], payer, data["model"], data["day"], *tokens, data["nano"], entry)
+    return Reservation(data["call"], payer, data["model"], data["day"], *tokens, data["nano"], entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +152,10 @@ class FailingModel(NamedTuple):
     status: int | None = None
 
 
-class Warned(NamedTuple):
+class BudgetWarning(NamedTuple):
     """What the owner was told of: a total, and whether by its `tokens` or its `cost`."""
 
-    key: Key
+    key: TotalKey
     measure: str
 
 
@@ -176,16 +176,16 @@ def whose_budget(texts: Texts, scope: str, name: str) -> str:
 
 
 @dataclass
-class Books:
+class BudgetState:
     """Totals by day and month, the reservations that are open, and what the owner was told."""
 
-    spent: dict[Key, Spent] = field(default_factory=dict)
-    open: dict[str, Hold] = field(default_factory=dict)
-    warned: set[Warned] = field(default_factory=set)
+    spent: dict[TotalKey, SpentTotal] = field(default_factory=dict)
+    open: dict[str, Reservation] = field(default_factory=dict)
+    warned: set[BudgetWarning] = field(default_factory=set)
     unpriced: set[str] = field(default_factory=set)
     failing: dict[str, FailingModel] = field(default_factory=dict)
 
-    def take(self, entries: Iterable[TapeEntry]) -> Books:
+    def take(self, entries: Iterable[TapeEntry]) -> BudgetState:
         """Counts these facts, in the order of the tape. Erased ones say nothing."""
         for entry in entries:
             if not entry.erased:
@@ -203,7 +203,7 @@ class Books:
                 self.spent[key] = self.spent.get(key, NOTHING).plus(hold.tokens, hold.nano)
             self._take_outcome(data)
         elif entry.name == WARNED:
-            self.warned.add(Warned(Key(data["scope"], data["name"], data["period"]), data["measure"]))
+            self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
         elif entry.name == UNPRICED:
             self.unpriced.add(data["model"])
 
@@ -217,7 +217,7 @@ class Books:
             self.failing.pop(data["model"], None)
             self.failing.pop(data.get("requested", ""), None)
 
-    def held(self, key: Key) -> Spent:
+    def held(self, key: TotalKey) -> SpentTotal:
         """What the open reservations hold of a total."""
         total = NOTHING
         for hold in self.open.values():
@@ -225,13 +225,13 @@ class Books:
                 total = total.plus(hold.tokens, hold.nano)
         return total
 
-    def since(self, day: str) -> Books:
+    def since(self, day: str) -> BudgetState:
         """Drop the totals of days and months that are over, also by a clock that is set back by `CLOCK_GRACE`."""
         first = (date.fromisoformat(day) - CLOCK_GRACE).isoformat()
         # A call that is still open counts on the day it began: that day is not over.
         begun = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
 
-        def is_current(key: Key) -> bool:
+        def is_current(key: TotalKey) -> bool:
             return key.period >= first[: len(key.period)] or key.period in begun
 
         self.spent = {key: total for key, total in self.spent.items() if is_current(key)}
@@ -249,19 +249,19 @@ class Books:
         }
 
 
-def books_from(state: JsonObject) -> Books:
+def books_from(state: JsonObject) -> BudgetState:
     """The books as an anchor has them."""
-    return Books(
-        {Key(*line[:3]): Spent(*line[3:]) for line in state["spent"]},
+    return BudgetState(
+        {TotalKey(*line[:3]): SpentTotal(*line[3:]) for line in state["spent"]},
         {item["call"]: hold_from(item, item["id"]) for item in state["open"]},
-        {Warned(Key(*line[:3]), line[3]) for line in state["warned"]},
+        {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
         {one[0]: FailingModel(*one) for one in state.get("failing", ())},  # an older version kept none
     )
 
 
 @dataclass(frozen=True, slots=True)
-class MarkView:
+class BudgetCheckpointView:
     """The state of the newest bookkeeping anchor; None where there is none."""
 
     heavy: bool = False
@@ -278,7 +278,7 @@ class MarkView:
 
 
 @dataclass(frozen=True, slots=True)
-class BooksView:
+class BudgetStateView:
     """The books: those of an anchor's state, and everything newer. The value is (books, newest id read)."""
 
     mark: JsonObject | None = None
@@ -288,11 +288,11 @@ class BooksView:
         """What came after the anchor's state was read."""
         after = self.mark["after"] if self.mark else 0
         names = (RESERVED, SETTLED, WARNED, UNPRICED)
-        return (TapeQuery(tape, Spans(((after + 1, None),)), kinds=(Kind.EVENT,), names=names),)
+        return (TapeQuery(tape, IdRanges(((after + 1, None),)), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, found: Found) -> tuple[Books, int]:
+    def fold(self, found: Found) -> tuple[BudgetState, int]:
         """The anchor's books with the newer facts."""
-        books = books_from(self.mark) if self.mark else Books()
+        books = books_from(self.mark) if self.mark else BudgetState()
         after = int(self.mark["after"]) if self.mark else 0
         return books.take(found[0]), found[0][-1].id if found[0] else after
 
@@ -308,9 +308,9 @@ class LateTurnsView:
         names = (RESERVED, SETTLED)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * TURNS_READ),)
 
-    def fold(self, found: Found) -> Mapping[str, tuple[str, Payer]]:
+    def fold(self, found: Found) -> Mapping[str, tuple[str, BudgetSubject]]:
         """Turn to date and payer."""
-        turns: dict[str, tuple[str, Payer]] = {}
+        turns: dict[str, tuple[str, BudgetSubject]] = {}
         for entry in reversed(found[0]):
             if not entry.erased and entry.payload["data"]["turn"]:
                 data = entry.payload["data"]

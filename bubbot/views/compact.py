@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bubbot.views.attachments import images_in
-from bubbot.views.selectors import Shown
+from bubbot.views.selectors import ContextMessage
 
 BYTES_PER_TOKEN = 3
 """An estimate on the safe side: English is near 4 bytes a token, Chinese and Japanese near 3, code near 3."""
@@ -19,13 +19,13 @@ def estimate_tokens(text: str) -> int:
     return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
 
 
-def message_tokens(shown: Shown) -> int:
+def message_tokens(shown: ContextMessage) -> int:
     """About how many tokens a chat message has, its frame included."""
     text = len(shown.text) // BYTES_PER_TOKEN + 5
     return text if type(shown.message["content"]) is str else text + IMAGE_TOKENS * len(images_in(shown.message))
 
 
-def cut_at(shown: Sequence[Shown], budget: int) -> int | None:
+def cut_at(shown: Sequence[ContextMessage], budget: int) -> int | None:
     """The entry id from which to read so that the rest fits into half the budget; None where all of it fits.
 
     Whole exchanges are cut, oldest first: what is left begins with a user message. Half the budget, so that the

@@ -10,10 +10,10 @@ from bubbot.errors import ConfigError
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import After, Opening, Slice, TapeQuery, Whole, Window
+from bubbot.tape.query import AfterAnchor, OpeningAnchor, Slice, TapeQuery, WholeTape, Window
 from bubbot.tape.view import Found
 from bubbot.views.compact import cut_at
-from bubbot.views.selectors import Shown, Style, answerable, is_shown, opened, select
+from bubbot.views.selectors import ContextMessage, MessageStyle, answerable, is_shown, opened, select
 from bubbot.views.summary import hint_at
 
 CUT = "context/cut"
@@ -34,10 +34,10 @@ def is_selector(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ModelContext:
     """Chat messages with the entries behind them. `new_cut`: a compaction that has to be recorded to hold."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[ContextMessage, ...]
     new_cut: int | None = None
 
     @property
@@ -68,7 +68,7 @@ class ContextView:
     """
 
     selector: str = "window"
-    style: Style = field(default_factory=Style)
+    style: MessageStyle = field(default_factory=MessageStyle)
     budget: int | None = None
     asking: bool = False
     heavy: bool = False
@@ -76,7 +76,7 @@ class ContextView:
     def as_json(self) -> JsonObject:
         """The view as it is recorded with a step, so that its request can be built again."""
         zone = self.style.stamps
-        style = {name: getattr(self.style, name) for name in Style.__slots__}
+        style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
         data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.asking}
         return {**data, "version": VERSION}
@@ -86,13 +86,13 @@ class ContextView:
         """The view that was recorded."""
         style, stamps = dict(data["style"]), data["style"]["stamps"]
         style["stamps"] = None if stamps is None else ZoneInfo(stamps)
-        return cls(data["selector"], Style(**style), data["budget"], data.get("asking", False))
+        return cls(data["selector"], MessageStyle(**style), data["budget"], data.get("asking", False))
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The opening anchor, and the part that the selector names."""
         names = (CORRECTION, CUT)
         return (
-            TapeQuery(tape, Opening(), missing="empty"),
+            TapeQuery(tape, OpeningAnchor(), missing="empty"),
             TapeQuery(tape, self._part(), kinds=_SHOWN, names=names),
         )
 
@@ -100,12 +100,12 @@ class ContextView:
         if self.selector in ("window", "messages", *COMPACTING):
             return Window()
         if self.selector == "full":
-            return Whole()
+            return WholeTape()
         if self.selector.startswith(_FROM) and is_selector(self.selector):
-            return After(self.selector.removeprefix(_FROM))
+            return AfterAnchor(self.selector.removeprefix(_FROM))
         raise ConfigError(f"[context] selector is {self.selector!r}; it has to be one of {', '.join(SELECTORS)}")
 
-    def fold(self, found: Found) -> Context:
+    def fold(self, found: Found) -> ModelContext:
         """The context."""
         opening, entries = found
         body = select(entries, self.style)
@@ -117,7 +117,7 @@ class ContextView:
             hint = hint_at(body[: len(body) - len(kept)]) if self.selector == "summary" else ()
             body = (*hint, *kept)
         shown = opened(self._opening(opening), body, self.style)
-        return Context(answerable(shown) if self.asking else shown, new_cut)
+        return ModelContext(answerable(shown) if self.asking else shown, new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if self.selector not in ("window", *COMPACTING) or not opening or not is_shown(opening[0]):
@@ -125,7 +125,7 @@ class ContextView:
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 
 
-def _from(body: tuple[Shown, ...], cut: int | None) -> tuple[Shown, ...]:
+def _from(body: tuple[ContextMessage, ...], cut: int | None) -> tuple[ContextMessage, ...]:
     """What stands from the entry `cut` on. A result stands where its call does, however late it came."""
     if cut is None:
         return body

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from bubbot.channel import Attachment, Deletion, Edit, Inbound, Known, Quote, Reaction, Sender
+from bubbot.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.tape.entry import JsonObject, Kind
-from bubbot.tape.query import Spans, TapeQuery, moment
+from bubbot.tape.query import IdRanges, TapeQuery, moment
 from bubbot.tape.view import Found
-from bubbot.turn import Accepted, Changed
-from bubbot.views.bookkeeping import Mark
+from bubbot.turn import AcceptedInbound, TapeChange
+from bubbot.views.bookkeeping import Checkpoint
 
 BEGAN = "inbox/began"
 RECEIVED = "inbox/received"
@@ -101,28 +101,28 @@ def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesView:
+class OpenChangesView:
     """The changes since a bookkeeping mark that are not done, oldest first."""
 
-    mark: Mark
+    mark: Checkpoint
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """What the mark left open, and everything newer."""
-        return (TapeQuery(tape, Spans(self.mark.spans()), kinds=(Kind.EVENT,), names=(CHANGED, DONE)),)
+        return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=(CHANGED, DONE)),)
 
-    def fold(self, found: Found) -> tuple[Changed, ...]:
+    def fold(self, found: Found) -> tuple[TapeChange, ...]:
         """Noted, less what is done."""
         ended = {one for entry in found[0] if entry.name == DONE for one in entry.payload["data"]["inbounds"]}
         return tuple(
-            Changed(entry.id, change_from(entry.payload["data"]))
+            TapeChange(entry.id, change_from(entry.payload["data"]))
             for entry in found[0]
             if entry.name == CHANGED and not entry.erased and entry.id not in ended
         )
 
 
 @dataclass(frozen=True, slots=True)
-class MovesView:
+class ChatMigrationsView:
     """Where chats have gone."""
 
     heavy: bool = False
@@ -144,8 +144,8 @@ class MovesView:
 
 
 @dataclass(frozen=True, slots=True)
-class NewestView:
-    """The newest messages that were kept: see `Known`, which lacks the people here."""
+class BackfillCursorView:
+    """The newest messages that were kept: see `BackfillCursor`, which lacks the people here."""
 
     heavy: bool = False
 
@@ -154,7 +154,7 @@ class NewestView:
         newest = TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, CHANGED), newest=True, limit=NEWEST_LIMIT)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(BEGAN,), newest=True, limit=1), newest)
 
-    def fold(self, found: Found) -> Known:
+    def fold(self, found: Found) -> BackfillCursor:
         """The newest of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
         began: JsonObject = next((entry.payload["data"] for entry in found[0] if not entry.erased), {})
@@ -164,11 +164,11 @@ class NewestView:
             if data.get("what", _HEARD) == _HEARD and data.get("message"):
                 newest[data["chat"], data["thread"]] = data["message"]
                 heard = max(heard, data["time"], key=_moment)
-        return Known(newest, heard, since=heard_from(began))
+        return BackfillCursor(newest, heard, since=heard_from(began))
 
 
 @dataclass(frozen=True, slots=True)
-class DirectView:
+class DirectChatView:
     """The direct chat in which one of these people wrote last; None where none of the newest messages is one."""
 
     people: frozenset[str]
@@ -189,7 +189,7 @@ class DirectView:
 
 
 @dataclass(frozen=True, slots=True)
-class RecentView:
+class RecentMessagesView:
     """The newest messages that were accepted from a moment on, oldest first."""
 
     since: datetime
@@ -221,15 +221,15 @@ def _moment(time: str) -> float:
 class InboxView:
     """The open inbounds since a bookkeeping mark, oldest first."""
 
-    mark: Mark
+    mark: Checkpoint
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """What the mark left open, and everything newer."""
         names = (RECEIVED, INTERRUPTED, DONE)
-        return (TapeQuery(tape, Spans(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
+        return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, found: Found) -> tuple[Accepted, ...]:
+    def fold(self, found: Found) -> tuple[AcceptedInbound, ...]:
         """Received, less what is done; each with the number of turns that were cut off, and the last of them."""
         received: dict[int, Inbound] = {}
         attempts = {item["id"]: int(item["attempts"]) for item in self.mark.open}
@@ -248,7 +248,7 @@ class InboxView:
                     attempts[inbound_id] = attempts.get(inbound_id, 0) + 1
                     turns[inbound_id] = str(data.get("turn", ""))
         return tuple(
-            Accepted(key, inbound, attempts.get(key, 0), turns.get(key, ""))
+            AcceptedInbound(key, inbound, attempts.get(key, 0), turns.get(key, ""))
             for key, inbound in sorted(received.items())
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.query import Span, Spans, TapeQuery, Zone, fold_text
+from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice, fold_text
 from bubbot.tape.view import Found
 from bubbot.views.quoting import note_text
 
@@ -83,7 +83,7 @@ class MemoryView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The newest zone, through the index of anchor names."""
-        return (TapeQuery(tape, Zone(MEMORY_OPEN, MEMORY_SEAL), _KINDS, _NAMES, missing="empty"),)
+        return (TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), _KINDS, _NAMES, missing="empty"),)
 
     def fold(self, found: Found) -> MemorySnapshot:
         """The newest zone as a snapshot."""
@@ -107,7 +107,7 @@ class MemoryVersionsView:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionView:
+class MemoryVersionView:
     """One version by its number (the newest of that number), or None. `span` says where on the tape to look."""
 
     version: int
@@ -116,7 +116,7 @@ class VersionView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The memory entries of the span."""
-        return (TapeQuery(tape, Spans((self.span,)), _KINDS, _NAMES),)
+        return (TapeQuery(tape, IdRanges((self.span,)), _KINDS, _NAMES),)
 
     def fold(self, found: Found) -> MemorySnapshot | None:
         """The zone of that version."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
-from bubbot.channel import File, Part
+from bubbot.channel import MessagePart, OutboundFile
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import Found
-from bubbot.views.bookkeeping import Mark
+from bubbot.views.bookkeeping import Checkpoint
 
 INTENT = "outbox/intent"
 RECEIPT = "outbox/receipt"
@@ -25,7 +25,7 @@ PREVIEW_LIMIT = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class OutboxMessage:
     """An intended message: its id on the outbox tape, its session, the turn it comes from, its parts.
 
     `sent` are the places of the parts that have a receipt; `inbound` the id of the first message it answers, 0 where
@@ -35,33 +35,35 @@ class Intent:
     id: int
     session: str
     turn: str
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
     sent: frozenset[int] = frozenset()
     inbound: int = 0
     date: str = ""
 
 
-def intent_data(session: str, turn: str, parts: tuple[Part, ...], inbound: int = 0) -> JsonObject:
+def intent_data(session: str, turn: str, parts: tuple[MessagePart, ...], inbound: int = 0) -> JsonObject:
     """An intent as the data of its event."""
     return {"session": session, "turn": turn, "parts": [part_data(part) for part in parts], "inbound": inbound}
 
 
-def intent_from(entry: TapeEntry) -> Intent:
+def intent_from(entry: TapeEntry) -> OutboxMessage:
     """The intent of an event."""
     data = entry.payload["data"]
     parts = tuple(part_from(part) for part in data["parts"])
-    return Intent(entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or "")
+    return OutboxMessage(
+        entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""
+    )
 
 
-def part_data(part: Part) -> JsonObject:
+def part_data(part: MessagePart) -> JsonObject:
     """A part as it is stored; what it does not have is left out."""
     return {key: value for key, value in asdict(part).items() if value or key in ("chat", "text")}
 
 
-def part_from(data: JsonObject) -> Part:
+def part_from(data: JsonObject) -> MessagePart:
     """A part of an intent's data; what it does not have is left out there."""
     file = data.get("file")
-    return Part(**{**data, "file": File(**file) if file else None})
+    return MessagePart(**{**data, "file": OutboundFile(**file) if file else None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,12 @@ class LiveMessage:
     session: str
     message: str = ""
     chat: str = ""
-    part: Part | None = None
+    part: MessagePart | None = None
     date: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class LiveView:
+class LiveMessageView:
     """The message that shows the answer to an inbound while it is written; None if none was begun."""
 
     inbound: int
@@ -102,7 +104,7 @@ class LiveView:
 
 
 @dataclass(frozen=True, slots=True)
-class UnansweredLiveView:
+class UnansweredLiveMessagesView:
     """The newest messages that show an answer and to which no answer was intended yet, oldest first."""
 
     heavy: bool = False
@@ -137,7 +139,7 @@ def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherLiveView:
+class OtherLiveMessageView:
     """Whether the platform's id of a message is that of the newest messages that show answers to other inbounds."""
 
     message: str
@@ -155,7 +157,7 @@ class OtherLiveView:
 
 
 @dataclass(frozen=True, slots=True)
-class SentView:
+class ReceiptView:
     """Whether the platform's id of a message is among the newest receipts."""
 
     message: str
@@ -189,17 +191,17 @@ def preview_end_key(inbound: int) -> str:
 class OutboxView:
     """The open intents since a bookkeeping mark, oldest first."""
 
-    mark: Mark
+    mark: Checkpoint
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """What the mark left open, and everything newer."""
         names = (INTENT, RECEIPT, ENDED)
-        return (TapeQuery(tape, Spans(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
+        return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
-    def fold(self, found: Found) -> tuple[Intent, ...]:
+    def fold(self, found: Found) -> tuple[OutboxMessage, ...]:
         """Intents that have a part without a receipt and were not ended."""
-        intents: dict[int, Intent] = {}
+        intents: dict[int, OutboxMessage] = {}
         sent: dict[int, set[int]] = {item["id"]: set(item["sent"]) for item in self.mark.open}
         ended: set[int] = set()
         for entry in found[0]:

@@ -40,7 +40,7 @@ def paired(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, 
     result without an id (imported tapes) by its position to the call entry just before it. Results in `hidden`
     entries are replaced by a word that says so.
     """
-    table = _Table()
+    table = _CallTable()
     for entry in entries:
         if entry.kind == Kind.TOOL_CALL:
             table.ask(entry)
@@ -50,7 +50,7 @@ def paired(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, 
     return table.exchanges
 
 
-class _Table:
+class _CallTable:
     """The calls met so far; `_waiting` those without a result, by the id on the tape, newest entry last."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ RELEASED = "home/released"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreFact:
     """The fact that a home was made of a backup: its id, the name of the backup, and when that was made."""
 
     id: int
@@ -31,10 +31,10 @@ class QuarantineView:
         """One indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESTORED, RELEASED), newest=True, limit=1),)
 
-    def fold(self, found: Found) -> Restored | None:
+    def fold(self, found: Found) -> RestoreFact | None:
         """The newest fact decides."""
         for entry in found[0]:
             if entry.name == RESTORED:
                 data = entry.payload["data"]
-                return Restored(entry.id, str(data["backup"]), str(data["created"]))
+                return RestoreFact(entry.id, str(data["backup"]), str(data["created"]))
         return None

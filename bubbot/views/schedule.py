@@ -9,9 +9,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from bubbot.channel import Placed
+from bubbot.channel import HasChat
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import Spans, TapeQuery, moment
+from bubbot.tape.query import IdRanges, TapeQuery, moment
 from bubbot.tape.view import Found
 from bubbot.views.outbox import ENDED as UNDELIVERED
 from bubbot.views.outbox import INTENT, RECEIPT
@@ -45,7 +45,7 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class Actor:
     """Who made or changed something: an account on a channel. `roles` as the platform gave them then."""
 
     channel: str
@@ -55,7 +55,7 @@ class Maker:
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Placed):
+class ChatRef(HasChat):
     """A chat. `direct` and `space` as of an inbound there."""
 
     channel: str
@@ -75,8 +75,8 @@ class Job:
     """
 
     id: str
-    place: Place
-    by: Maker
+    place: ChatRef
+    by: Actor
     do: Do
     text: str
     when: str
@@ -91,8 +91,8 @@ class Job:
     budget: int = 0
     urgent: bool = False
     nested: bool = False
-    to: Place | None = None
-    granted: Maker | None = None
+    to: ChatRef | None = None
+    granted: Actor | None = None
 
     @property
     def session(self) -> str:
@@ -100,7 +100,7 @@ class Job:
         return self.place.session
 
     @property
-    def target(self) -> Place:
+    def target(self) -> ChatRef:
         """Where it says something."""
         return self.to or self.place
 
@@ -115,26 +115,26 @@ def job_from(data: JsonObject) -> Job:
     """The job of an event's data; what this version does not know is left out."""
     known = {one.name for one in fields(Job)}
     kept = {name: value for name, value in data.items() if name in known}
-    made = {"place": Place(**data["place"]), "by": _maker(data["by"]), "id": data["job"]}
+    made = {"place": ChatRef(**data["place"]), "by": _maker(data["by"]), "id": data["job"]}
     if data.get("to"):
-        made |= {"to": Place(**data["to"]), "granted": _maker(data["granted"])}
+        made |= {"to": ChatRef(**data["to"]), "granted": _maker(data["granted"])}
     return Job(**{**kept, **made})
 
 
-def _maker(data: JsonObject) -> Maker:
-    return Maker(**{**data, "roles": tuple(data.get("roles", ()))})
+def _maker(data: JsonObject) -> Actor:
+    return Actor(**{**data, "roles": tuple(data.get("roles", ()))})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ManualFiring:
     """A firing that somebody asked for; `mark` names it in place of an instant."""
 
     mark: str
-    by: Maker
+    by: Actor
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobState:
     """A job and how it stands: everything up to `covered` has been fired or passed over. `runs` counts firings,
     `failures` those in a row that failed; `asked` are firings that people want now. `reason` is the name of a sentence, `detail` what goes into it."""
 
@@ -145,7 +145,7 @@ class Standing:
     detail: str = ""
     runs: int = 0
     failures: int = 0
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[ManualFiring, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +157,13 @@ class ChatRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ScheduleState:
     """Every job by its id, and the rules of chats by session."""
 
-    jobs: Mapping[str, Standing] = field(default_factory=lambda: MappingProxyType({}))
+    jobs: Mapping[str, JobState] = field(default_factory=lambda: MappingProxyType({}))
     chats: Mapping[str, ChatRules] = field(default_factory=lambda: MappingProxyType({}))
 
-    def after(self, entries: Iterable[TapeEntry]) -> Schedule:
+    def after(self, entries: Iterable[TapeEntry]) -> ScheduleState:
         """With these facts added, in the order of the tape."""
         jobs, chats = dict(self.jobs), dict(self.chats)
         for entry in entries:
@@ -175,38 +175,38 @@ class Schedule:
                 chats[data["session"]] = ChatRules(data.get("zone", ""), (quiet[0], quiet[1]) if quiet else None)
             else:
                 _apply(jobs, entry.name or "", data)
-        return Schedule(MappingProxyType(jobs), MappingProxyType(chats))
+        return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
 
-    def counted(self, counts: Iterable[JsonObject]) -> Schedule:
+    def counted(self, counts: Iterable[JsonObject]) -> ScheduleState:
         """With what a mark says of each job."""
         jobs = dict(self.jobs)
         for one in counts:
             if (found := jobs.get(one["job"])) is not None:
                 covered = max(found.covered, moment(one["covered"]) or _LONG_AGO)
-                asked = tuple(Asked(item["mark"], _maker(item["by"])) for item in one["asked"])
+                asked = tuple(ManualFiring(item["mark"], _maker(item["by"])) for item in one["asked"])
                 jobs[one["job"]] = replace(
                     found, covered=covered, runs=one["runs"], failures=one["failures"], asked=asked
                 )
         return replace(self, jobs=MappingProxyType(jobs))
 
-    def of(self, session: str) -> list[Standing]:
+    def of(self, session: str) -> list[JobState]:
         """The jobs of a session, oldest first."""
         return [one for one in self.jobs.values() if one.job.session == session]
 
 
-def _apply(jobs: dict[str, Standing], name: str, data: JsonObject) -> None:
+def _apply(jobs: dict[str, JobState], name: str, data: JsonObject) -> None:
     job_id = data.get("job", "")
     known = jobs.get(job_id)
     if name == ADDED:
         job = job_from(data)
-        jobs.setdefault(job_id, Standing(job, moment(job.since) or _LONG_AGO))
+        jobs.setdefault(job_id, JobState(job, moment(job.since) or _LONG_AGO))
     elif name == REMOVED:
         jobs.pop(job_id, None)
     elif known is not None:
         jobs[job_id] = _changed(known, name, data)
 
 
-def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
+def _changed(known: JobState, name: str, data: JsonObject) -> JobState:
     if name == CHANGED:
         job = job_from(data)
         covered = moment(job.since) or _LONG_AGO
@@ -223,7 +223,7 @@ def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
     if name == OVER:
         return replace(known, status="over", reason=data["reason"], detail=data.get("detail", ""))
     if name == ASKED:
-        return replace(known, asked=(*known.asked, Asked(data["mark"], _maker(data["by"]))))
+        return replace(known, asked=(*known.asked, ManualFiring(data["mark"], _maker(data["by"]))))
     if name == FIRED:
         if "!" in data["mark"]:
             return replace(known, asked=tuple(one for one in known.asked if one.mark != data["mark"]))
@@ -238,7 +238,7 @@ def _changed(known: Standing, name: str, data: JsonObject) -> Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class CountsView:
+class ScheduleCheckpointView:
     """The newest mark: up to which entry it counts, and what it says of each job."""
 
     heavy: bool = False
@@ -267,14 +267,14 @@ class ScheduleView:
         """What lasts, from the beginning; what passes, since the mark."""
         return (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=LASTING),
-            TapeQuery(tape, Spans(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=PASSING),
+            TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=PASSING),
         )
 
-    def fold(self, found: Found) -> Schedule:
+    def fold(self, found: Found) -> ScheduleState:
         """Both in the order of the tape, with the counts where the mark stands."""
         before = [entry for entry in found[0] if entry.id <= self.after]
         since = sorted((entry for entry in chain(*found) if entry.id > self.after), key=lambda entry: entry.id)
-        return Schedule().after(before).counted(self.counts).after(since)
+        return ScheduleState().after(before).counted(self.counts).after(since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ class JobHistoryView:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryState:
     """What became of what a turn said: `said` nothing, or where its delivery stands."""
 
     state: Literal["nothing", "waiting", "delivered", "undelivered"]
@@ -322,7 +322,7 @@ class DeliveriesView:
             TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=self.reach),
         )
 
-    def fold(self, found: Found) -> Mapping[str, Delivery]:
+    def fold(self, found: Found) -> Mapping[str, DeliveryState]:
         """By turn."""
         sent: dict[int, int] = {}
         ended: dict[int, str] = {}
@@ -338,8 +338,8 @@ class DeliveriesView:
             if not data:
                 continue
             if entry.id in ended:
-                made[data["turn"]] = Delivery("undelivered", ended[entry.id])
+                made[data["turn"]] = DeliveryState("undelivered", ended[entry.id])
             else:
                 whole = sent.get(entry.id, 0) >= len(data["parts"])
-                made[data["turn"]] = Delivery("delivered" if whole else "waiting")
+                made[data["turn"]] = DeliveryState("delivered" if whole else "waiting")
         return made

@@ -13,7 +13,7 @@ from typing import Any
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.query import Matcher, Proposed, Spans, TapeQuery, Unindexed, Zone, fold_text, matcher
+from bubbot.tape.query import IdRanges, IndexProposals, Matcher, NotIndexed, TapeQuery, ZoneSlice, fold_text, matcher
 from bubbot.tape.view import Found
 from bubbot.views.spelling import misspelt
 
@@ -42,7 +42,7 @@ _EVENTS_OF_NEWEST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """An entry that was found. `snippet` is one line around the match; `superseded_by` the correction's id."""
 
     id: int
@@ -65,7 +65,7 @@ class SearchResult:
     none was left.
     """
 
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[SearchHit, ...] = ()
     exact: int = 0
     own_output: int = 0
     hidden: int = 0
@@ -111,7 +111,7 @@ class SearchView:
         return (
             *(replace(base, kinds=group, said=self.text.strip(), limit=self.reach) for group in self._groups()),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
-            TapeQuery(tape, Zone(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
+            TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
         )
 
     def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
@@ -121,12 +121,12 @@ class SearchView:
             return ()
         if parts.compared is None and self._surely(parts) < self.limit:
             base = self._base(tape)
-            proposed = replace(base, part=Proposed(self.text.strip()), kinds=self._kinds(), limit=self.proposed)
-            tail = replace(base, part=Unindexed())
+            proposed = replace(base, part=IndexProposals(self.text.strip()), kinds=self._kinds(), limit=self.proposed)
+            tail = replace(base, part=NotIndexed())
             return (proposed, *(replace(tail, kinds=group, limit=self._newest(group)) for group in self._groups()))
         results = [entry.id for entry in parts.pool() if entry.kind == Kind.TOOL_RESULT]
         before = [(max(1, place - _CALLS_BEFORE), place - 1) for place in results if place > 1]
-        return (TapeQuery(tape, Spans(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
+        return (TapeQuery(tape, IdRanges(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
 
     def fold(self, found: Found) -> SearchResult:
         """The result: exact hits first in rank, then the closest by spelling; shown newest first."""
@@ -159,24 +159,24 @@ class SearchView:
     def _base(self, tape: str) -> TapeQuery:
         return TapeQuery(tape, since=self.since, until=self.until, newest=True)
 
-    def _parts(self, found: Found) -> _Parts | None:
+    def _parts(self, found: Found) -> _QueryResults | None:
         if not found:
             return None
         groups = len(self._groups())
         exact, (corrections, zone), rest = found[:groups], found[groups : groups + 2], found[groups + 2 :]
         compared = rest[: groups + 1] if len(rest) > groups else None
         called = rest[-1] if len(rest) in (1, groups + 2) else None
-        return _Parts(exact, corrections, zone, compared, called)
+        return _QueryResults(exact, corrections, zone, compared, called)
 
-    def _sieve(self, parts: _Parts) -> tuple[_Sieve, list[TapeEntry]]:
+    def _sieve(self, parts: _QueryResults) -> tuple[_MatchFilter, list[TapeEntry]]:
         """The sieve for what was found, and the entries to put through it, newest first."""
         asked = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
         pool = {entry.id: entry for entry in parts.pool() if self._findable(entry, asked)}
-        calls = _Calls.of([*(parts.called or ()), *pool.values()])
-        sieve = _Sieve(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
+        calls = _ToolCallIndex.of([*(parts.called or ()), *pool.values()])
+        sieve = _MatchFilter(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
         return sieve, sorted(pool.values(), key=_by_id, reverse=True)
 
-    def _surely(self, parts: _Parts) -> int:
+    def _surely(self, parts: _QueryResults) -> int:
         """How many exact hits there are, those aside of which only their calls can tell."""
         sieve, pool = self._sieve(parts)
         hits, _ = sieve.exact((entry for entry in pool if entry.kind != Kind.TOOL_RESULT), self._needle())
@@ -207,14 +207,14 @@ class SearchView:
         cut = (part for part, group in zip(newest, self._groups(), strict=False) if len(part) >= self._newest(group))
         return max((part[-1].id for part in cut if part), default=0)
 
-    def _incomplete(self, exact: Found, hits: Sequence[Hit]) -> bool:
+    def _incomplete(self, exact: Found, hits: Sequence[SearchHit]) -> bool:
         """Whether a query was cut before it came as far back as the hits do."""
         cut = max((part[-1].id for part in exact if len(part) >= self.reach), default=0)
         return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _QueryResults:
     """What the queries found: `compared`, proposals and then newest by group, and `called` where they were asked for."""
 
     exact: Found
@@ -228,7 +228,7 @@ class _Parts:
         return [entry for part in (*self.exact, *(self.compared or ()), self.zone) for entry in part]
 
 
-def _by_id(item: TapeEntry | Hit) -> int:
+def _by_id(item: TapeEntry | SearchHit) -> int:
     return item.id
 
 
@@ -261,13 +261,13 @@ class _Corrections:
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _ToolCallIndex:
     """Tool calls by call id: entry id, turn, and whether the search was called. Ids may be used again later."""
 
     calls: Mapping[str, Sequence[tuple[int, object, bool]]]
 
     @classmethod
-    def of(cls, entries: Iterable[TapeEntry]) -> _Calls:
+    def of(cls, entries: Iterable[TapeEntry]) -> _ToolCallIndex:
         calls: dict[str, dict[int, tuple[int, object, bool]]] = {}
         for entry in entries:
             if entry.kind == Kind.TOOL_CALL:
@@ -297,18 +297,18 @@ def _calls_search(call: Mapping[str, Any]) -> bool:
 
 
 @dataclass
-class _Sieve:
+class _MatchFilter:
     """Sorts matches into hits and what is left out, and counts the latter. `zone` is where the memory opens."""
 
     corrections: _Corrections
-    calls: _Calls
+    calls: _ToolCallIndex
     zone: int
     own_output: int = 0
     hidden: int = 0
     old_memory: int = 0
     _texts: dict[int, str] = field(default_factory=dict)
 
-    def exact(self, entries: Iterable[TapeEntry], needle: str) -> tuple[list[Hit], list[TapeEntry]]:
+    def exact(self, entries: Iterable[TapeEntry], needle: str) -> tuple[list[SearchHit], list[TapeEntry]]:
         """The exact hits among the entries, and the entries that do not hold the text."""
         hits, rest = [], []
         for entry in entries:
@@ -321,12 +321,12 @@ class _Sieve:
                 self.own_output += needle in fold_text(own)
         return hits, rest
 
-    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, most: int) -> list[Hit]:
+    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, most: int) -> list[SearchHit]:
         """The entries that hold every word of the text, spelling mistakes allowed: those with the fewest, then in turns
         of each word that may be meant, then the newest."""
         found = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
         turns: Counter[str] = Counter()
-        ranked: list[tuple[float, int, Hit]] = []
+        ranked: list[tuple[float, int, SearchHit]] = []
         for entry in entries:
             if (near := found.get(entry.id)) is not None:
                 for hit in self._hit(entry, near.piece, exact=False):
@@ -335,7 +335,7 @@ class _Sieve:
         ranked.sort(key=lambda one: one[:2])
         return [hit for _, _, hit in ranked[:most]]
 
-    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[Hit]:
+    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[SearchHit]:
         if entry.id in self.corrections.hidden:
             self.hidden += 1
             return []
@@ -344,7 +344,7 @@ class _Sieve:
             return []
         snippet = snippet_of(self._texts[entry.id], piece)
         superseded = self.corrections.superseded.get(entry.id)
-        return [Hit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
+        return [SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
 
     def _split(self, entry: TapeEntry) -> tuple[str, str]:
         """What the entry says, and what in it is the search tool's own earlier answer. Calls of it are neither."""

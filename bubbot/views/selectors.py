@@ -26,7 +26,7 @@ GOES_ON = "[The conversation goes on]"
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class MessageStyle:
     """How messages are written.
 
     `stamps` is the zone of the time put before each user message, None for none; `first_assistant`: whether the
@@ -43,7 +43,7 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ContextMessage:
     """A chat message and the ids of the entries it was made of. `text` is the message as canonical JSON in bytes:
     written once, for it is needed in every step."""
 
@@ -64,7 +64,7 @@ def anchor_line(entry: TapeEntry) -> str:
     return f"[Anchor created: {label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
 
 
-def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
+def select(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[ContextMessage, ...]:
     """The messages that entries stand for.
 
     `message` payloads as they are, a correction where it was made, tool calls with their results in call order;
@@ -75,22 +75,22 @@ def select(entries: Sequence[TapeEntry], style: Style) -> tuple[Shown, ...]:
     if not entries:
         return ()
     kept = entries[0].made  # goes with the window
-    known: _Selected | None = kept.get(("selected", stamps))
+    known: _SelectedMessages | None = kept.get(("selected", stamps))
     found = known.continued(entries, stamps) if known else None
     found = kept["selected", stamps] = found or _selected(entries, stamps)
     return _seen(found.shown, style)
 
 
 @dataclass(frozen=True, slots=True)
-class _Selected:
+class _SelectedMessages:
     """The messages of entries, kept with the first one: `after` are the others. Most windows go on with plain messages,
     which change nothing of what stands before them."""
 
     after: tuple[TapeEntry, ...]
     hidden: frozenset[int]
-    shown: tuple[Shown, ...]
+    shown: tuple[ContextMessage, ...]
 
-    def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected | None:
+    def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages | None:
         """The messages of these entries, if they are the same ones and plain messages; None where all is to be read."""
         size = 1 + len(self.after)
         rest = entries[size:]
@@ -100,17 +100,17 @@ class _Selected:
             entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden and is_shown(entry)
         ]
         more = [one for entry in said if not entry.erased for one in _said(entry, stamps)]
-        return _Selected(entries[1:], self.hidden, (*self.shown, *more))
+        return _SelectedMessages(entries[1:], self.hidden, (*self.shown, *more))
 
 
-def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selected:
+def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages:
     corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
     hidden = frozenset(
         [data["corrects"] for data in corrections.values() if data.get("hide")]
         + [entry.id for entry in entries if not is_shown(entry)]
     )
     exchanges = paired(entries, hidden)
-    shown: list[Shown] = []
+    shown: list[ContextMessage] = []
     for entry in entries:
         if entry.id in hidden or entry.erased:
             continue
@@ -120,27 +120,27 @@ def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selecte
             shown += _said(entry, stamps)
         elif entry.id in corrections:
             shown += _correction(entry, corrections[entry.id])
-    return _Selected(entries[1:], hidden, tuple(shown))
+    return _SelectedMessages(entries[1:], hidden, tuple(shown))
 
 
-def _said(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
+def _said(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     """As `_message`, kept with the entry."""
-    found: list[Shown] | None = entry.made.get(("message", stamps))
+    found: list[ContextMessage] | None = entry.made.get(("message", stamps))
     if found is None:
         found = entry.made["message", stamps] = _message(entry, stamps)
     return found
 
 
-def _seen(shown: tuple[Shown, ...], style: Style) -> tuple[Shown, ...]:
+def _seen(shown: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
     """The newest images as references that become images, all others in words."""
     if all(type(one.message["content"]) is str for one in shown):
         return shown
     messages = [one.message for one in shown]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
-    seen: list[Shown] = []
+    seen: list[ContextMessage] = []
     for place, one in enumerate(shown):
         message = limited(one.message, place, places, sees=style.images > 0)
-        seen.append(one if message is one.message else Shown(message, one.ids))
+        seen.append(one if message is one.message else ContextMessage(message, one.ids))
     return tuple(seen)
 
 
@@ -157,30 +157,32 @@ def correction_of(entry: TapeEntry) -> JsonObject | None:
     return data if isinstance(data, Mapping) and type(data.get("corrects")) is int else None
 
 
-def opened(opening: TapeEntry | None, shown: tuple[Shown, ...], style: Style) -> tuple[Shown, ...]:
+def opened(
+    opening: TapeEntry | None, shown: tuple[ContextMessage, ...], style: MessageStyle
+) -> tuple[ContextMessage, ...]:
     """Puts the opening anchor's line in front: as an assistant message, or within the first user message."""
     if opening is None:
         if style.first_assistant or not shown or shown[0].message["role"] == "user":
             return shown
-        return (Shown({"role": "user", "content": GOES_ON}, ()), *shown)
+        return (ContextMessage({"role": "user", "content": GOES_ON}, ()), *shown)
     line = anchor_line(opening)
     if style.first_assistant:
-        return (Shown({"role": "assistant", "content": line}, (opening.id,)), *shown)
+        return (ContextMessage({"role": "assistant", "content": line}, (opening.id,)), *shown)
     first = shown[0] if shown else None
     if first is None or first.message["role"] != "user" or not isinstance(first.message["content"], str):
-        return (Shown({"role": "user", "content": line}, (opening.id,)), *shown)
+        return (ContextMessage({"role": "user", "content": line}, (opening.id,)), *shown)
     joined = {**first.message, "content": f"{line}\n\n{first.message['content']}"}
-    return (Shown(joined, (opening.id, *first.ids)), *shown[1:])
+    return (ContextMessage(joined, (opening.id, *first.ids)), *shown[1:])
 
 
-def answerable(shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+def answerable(shown: tuple[ContextMessage, ...]) -> tuple[ContextMessage, ...]:
     """Put a user message at the end if the last word is the assistant's, or if there is none."""
     if shown and shown[-1].message["role"] != "assistant":
         return shown
-    return (*shown, Shown({"role": "user", "content": GOES_ON}, ()))
+    return (*shown, ContextMessage({"role": "user", "content": GOES_ON}, ()))
 
 
-def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
+def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
     is_ours = role == "system" or entry.meta.get("origin") == "system"
@@ -198,7 +200,7 @@ def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[Shown]:
     elif isinstance(content, list):
         content = _plain(content)
     kept = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
-    return [Shown({"role": role, "content": content, **kept}, (entry.id,))]
+    return [ContextMessage({"role": role, "content": content, **kept}, (entry.id,))]
 
 
 def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
@@ -268,16 +270,16 @@ def _filled(text: Any) -> bool:
     return isinstance(text, str) and bool(text.strip())
 
 
-def _correction(entry: TapeEntry, data: JsonObject) -> list[Shown]:
+def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
     """The correction with its author, if the tape names one."""
     if data.get("hide") or not isinstance(data.get("content"), str):
         return []
     author = f", by {_name(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""
     content = f"[corrects #{data['corrects']}{author}] {people_text(data['content'], INDENT)}"
-    return [Shown({"role": "user", "content": content}, (entry.id,))]
+    return [ContextMessage({"role": "user", "content": content}, (entry.id,))]
 
 
-def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
+def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
     """The assistant message with its calls, then one tool message for each call, in order."""
     if not calls:
         return []
@@ -288,13 +290,13 @@ def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
     return list(made)
 
 
-def _made_of(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[Shown]:
+def _made_of(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
     content = entry.payload.get("content")
     text = content if isinstance(content, str) else ""
     replay = {"replay": thaw(entry.payload["replay"])} if "replay" in entry.payload else {}
     asked = {"role": "assistant", "content": text, "tool_calls": [call.as_json() for call in calls], **replay}
-    shown = [Shown(asked, (entry.id,))]
+    shown = [ContextMessage(asked, (entry.id,))]
     for call in calls:
         ids = (call.source,) if call.source else ()
-        shown.append(Shown({"role": "tool", "tool_call_id": call.id, "content": call.result}, ids))
+        shown.append(ContextMessage({"role": "tool", "tool_call_id": call.id, "content": call.result}, ids))
     return shown

@@ -15,7 +15,7 @@ LONG = 8
 _NEARLY_LONG = 6
 
 
-class Alike(NamedTuple):
+class SpellingMatch(NamedTuple):
     """A piece of a text that stands for a word, and by how many mistakes they differ. Accents are half of one, and two
     letters swapped somewhat less than one: that hardly happens by chance."""
 
@@ -23,7 +23,7 @@ class Alike(NamedTuple):
     mistakes: float
 
 
-def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, Alike]:
+def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMatch]:
     """The casefolded texts that hold every word of the query, spelling mistakes allowed.
 
     Each comes with the piece of it that stands for the query's longest word, and the mistakes of all of them.
@@ -31,34 +31,34 @@ def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, Alike]:
     words = sorted(tokens(query), key=len, reverse=True)
     own = {place: tokens(text) for place, text in texts.items()}
     vocabulary = dict.fromkeys(token for some in own.values() for token in some)
-    found = dict.fromkeys(texts, Alike("", 0)) if words else {}
+    found = dict.fromkeys(texts, SpellingMatch("", 0)) if words else {}
     for word in words:
         near = alike(word, vocabulary)
         best = {place: _best(near, own[place]) for place in found}
         found = {
-            place: Alike(first.piece or piece.piece, first.mistakes + piece.mistakes)
+            place: SpellingMatch(first.piece or piece.piece, first.mistakes + piece.mistakes)
             for place, first in found.items()
             if (piece := best[place])
         }
     return found
 
 
-def _best(near: Mapping[str, Alike], own: Iterable[str]) -> Alike | None:
+def _best(near: Mapping[str, SpellingMatch], own: Iterable[str]) -> SpellingMatch | None:
     return min((near[token] for token in own if token in near), key=lambda one: one.mistakes, default=None)
 
 
-def alike(word: str, vocabulary: Iterable[str]) -> dict[str, Alike]:
+def alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
     """The tokens that may stand for a word, each with the piece of it that does."""
     if is_run(word):
         return {token: found for token in vocabulary if is_run(token) and (found := _window(word, token))}
     bare = plain(word)
     if not is_spelt(word):
-        return {token: Alike(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
-    near = {token: Alike(token, 0) for token in vocabulary if word in token}
+        return {token: SpellingMatch(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
+    near = {token: SpellingMatch(token, 0) for token in vocabulary if word in token}
     choices = {token: plain(token) for token in vocabulary if _comparable(bare, token)}
     close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=edits_of(len(bare) + 2), limit=None)
     return {
-        token: Alike(token, _mistakes(bare, form, mistakes))
+        token: SpellingMatch(token, _mistakes(bare, form, mistakes))
         for form, mistakes, token in close
         if mistakes <= edits_of(len(bare), len(form))
     } | near
@@ -87,14 +87,14 @@ def _mistakes(bare: str, form: str, mistakes: float) -> float:
     return mistakes - 0.3 if len(bare) == len(form) and sorted(bare) == sorted(form) else mistakes
 
 
-def _window(word: str, run: str) -> Alike | None:
+def _window(word: str, run: str) -> SpellingMatch | None:
     """The window of a run that is the word, one character wrong or two swapped from four on; or nothing."""
     if word in run:
-        return Alike(word, 0)
+        return SpellingMatch(word, 0)
     size = len(word)
     third = -(-size // 3)
     # One mistake touches two of three pieces at most, so one of them has to be there as it is.
     if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
         return None
     windows = (run[at : at + size] for at in range(len(run) - size + 1))
-    return next((Alike(one, 1) for one in windows if OSA.distance(word, one, score_cutoff=1) <= 1), None)
+    return next((SpellingMatch(one, 1) for one in windows if OSA.distance(word, one, score_cutoff=1) <= 1), None)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import Spans, TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import Found
 from bubbot.views.budget import MARK, SETTLED, hold_from
 
@@ -17,7 +17,7 @@ BY = ("chat", "user", "job", "model", "day")
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class UsageSum:
     """Calls added up. `nano` are billionths of a US dollar, of the calls that have a price; `unpriced` those that have
     none, `estimated` those that were cut off; `reservations` the entries they began with."""
 
@@ -30,10 +30,10 @@ class Sum:
     estimated: int = 0
     reservations: tuple[int, ...] = ()
 
-    def plus(self, data: JsonObject, cited: int) -> Sum:
+    def plus(self, data: JsonObject, cited: int) -> UsageSum:
         """With one settled call more. `cited`: the entry that says so."""
         nano = data["nano"]
-        return Sum(
+        return UsageSum(
             self.calls + 1,
             self.input_tokens + data["input_tokens"],
             self.output_tokens + data["output_tokens"],
@@ -51,15 +51,15 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class SpendingReport:
     """All of it, and its parts by the words of `BY`, the dearest first and days in their order."""
 
-    total: Sum = Sum()
-    by: Mapping[str, Mapping[str, Sum]] = field(default_factory=dict)
+    total: UsageSum = UsageSum()
+    by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class StartView:
+class PeriodStartView:
     """The id after which everything of a period stands: where the newest anchor before its first moment was read."""
 
     first: datetime
@@ -87,12 +87,12 @@ class SpendingView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The settled calls."""
-        return (TapeQuery(tape, Spans(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=(SETTLED,)),)
+        return (TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=(SETTLED,)),)
 
-    def fold(self, found: Found) -> Spending:
+    def fold(self, found: Found) -> SpendingReport:
         """The sums."""
-        total = Sums()
-        parts: dict[str, dict[str, Sums]] = {by: {} for by in BY}
+        total = UsageAccumulator()
+        parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in BY}
         for entry in found[0]:
             names = _names(entry)
             if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
@@ -100,15 +100,15 @@ class SpendingView:
             total.add(entry)
             for by, name in names.items():
                 if name:
-                    parts[by].setdefault(name, Sums()).add(entry)
-        return Spending(total.done(), {by: _ordered(by, sums) for by, sums in parts.items()})
+                    parts[by].setdefault(name, UsageAccumulator()).add(entry)
+        return SpendingReport(total.done(), {by: _ordered(by, sums) for by, sums in parts.items()})
 
 
 @dataclass
-class Sums:
+class UsageAccumulator:
     """A sum in the making: a million calls are added in one pass."""
 
-    sum: Sum = Sum()
+    sum: UsageSum = UsageSum()
     cites: list[int] = field(default_factory=list)
 
     def add(self, entry: TapeEntry) -> None:
@@ -117,7 +117,7 @@ class Sums:
         self.cites += added.reservations
         self.sum = replace(added, reservations=())
 
-    def done(self) -> Sum:
+    def done(self) -> UsageSum:
         """The sum, with what it cites."""
         return replace(self.sum, reservations=tuple(self.cites))
 
@@ -130,7 +130,7 @@ def _names(entry: TapeEntry) -> dict[str, str] | None:
     return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
 
 
-def _ordered(by: str, sums: Mapping[str, Sums]) -> dict[str, Sum]:
+def _ordered(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
     done = {name: one.done() for name, one in sums.items()}
     if by == "day":
         return dict(sorted(done.items()))

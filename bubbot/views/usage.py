@@ -8,7 +8,7 @@ from typing import Any
 
 from bubbot.model import Usage
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.query import Opening, Spans, TapeQuery
+from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery
 from bubbot.tape.view import Found
 
 
@@ -40,9 +40,9 @@ class InfoView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The first entry, the newest one, the anchor that opens the window, the newest model call."""
         return (
-            TapeQuery(tape, Spans(((1, 1),))),
+            TapeQuery(tape, IdRanges(((1, 1),))),
             TapeQuery(tape, newest=True, limit=1),
-            TapeQuery(tape, Opening(), missing="empty"),
+            TapeQuery(tape, OpeningAnchor(), missing="empty"),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=1),
         )
 

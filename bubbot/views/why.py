@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.query import Spans, TapeQuery, Whole
+from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 from bubbot.tape.view import Found
 
 RECENT_TURNS = 20
@@ -45,7 +45,7 @@ class TurnSpansView:
         """The newest starts and ends, through the name index."""
         names = ("turn/start", "turn/end", "turn/interrupted")
         limit = None if self.turn else 2 * RECENT_TURNS + 1
-        return (TapeQuery(tape, Whole(), kinds=(Kind.EVENT,), names=names, newest=True, limit=limit),)
+        return (TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=limit),)
 
     def fold(self, found: Found) -> tuple[tuple[int, int], ...]:
         """Each end with the start just before it."""
@@ -71,7 +71,7 @@ class WhyView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The entries of the turn."""
-        return (TapeQuery(tape, Spans((self.span,))),)
+        return (TapeQuery(tape, IdRanges((self.span,))),)
 
     def fold(self, found: Found) -> Explanation | None:
         """The explanation."""

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from bubbot.channel import ChannelOptions, Inbound, Outbound, Part, Receipt, Receive, Sender, Unparsed
+from bubbot.channel import ChannelOptions, Inbound, MessagePart, Outbound, Receipt, Receive, Sender, UnparsedUpdate
 from bubbot.errors import ChannelError, ConfigError, DeliveryFailed
 
 KEYS = ("path", "interval")
@@ -51,13 +51,15 @@ class Letterbox:
         except OSError as error:  # a disk that is not there now may be there later: it is run again
             raise ChannelError(f"{error.filename or self._path} cannot be used ({error.strerror})") from error
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """A file takes any length: one part for the text, and one for each file."""
-        whole = Part(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
-        files = [Part(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
+        whole = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
+        files = [
+            MessagePart(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files
+        ]
         return [*([whole] if outbound.text or not files else []), *files]
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Writes a file whose name begins with the part's key: a part that was written before is not written again."""
         key = part.key or self._options.new_id()  # a notice has none: nothing is owed, so it is not repeated
         name, data = f"{part.reply_to}.md", part.text.encode()
@@ -69,7 +71,7 @@ class Letterbox:
         except OSError as error:
             raise DeliveryFailed(f"the answer cannot be written ({error.strerror})") from error
 
-    def _event(self, name: str) -> Inbound | Unparsed | None:
+    def _event(self, name: str) -> Inbound | UnparsedUpdate | None:
         """What a file says; None where it was taken back meanwhile."""
         path, raw, text, problem = self._path / "new" / name, b"", "", ""
         try:
@@ -89,7 +91,7 @@ class Letterbox:
         external_id = sha256(os.fsencode(f"{found.st_mtime_ns} {name}")).hexdigest()[:32]
         person = str(found.st_uid)
         if problem:
-            return Unparsed(self.name, external_id, person, raw, f"a file is no message: {problem}")
+            return UnparsedUpdate(self.name, external_id, person, raw, f"a file is no message: {problem}")
         return Inbound(self.name, external_id, person, Sender(person), text, self._time(found), message=name)
 
     def _time(self, found: os.stat_result) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from bubbot.channel import Channel, ChannelEvent, File, Inbound, Outbound, Part, Receipt
+from bubbot.channel import Channel, ChannelEvent, Inbound, MessagePart, Outbound, OutboundFile, Receipt
 from bubbot.errors import BubbotError, StoreUnavailable
 from bubbot.identity import is_id
 
@@ -169,14 +169,14 @@ class ChannelPromises:
 
     async def test_it_sends_before_it_receives_and_after(self, bench: Bench) -> None:
         async with bench.channel() as channel:
-            await channel.send(Part(bench.chat, "before"))
+            await channel.send(MessagePart(bench.chat, "before"))
             async with running(channel, Ear()):
                 pass
-            await channel.send(Part(bench.chat, "after"))
+            await channel.send(MessagePart(bench.chat, "after"))
         assert bench.seen() == ["before", "after"]
 
     async def test_parts_are_the_same_each_time_and_can_be_stored(self, bench: Bench) -> None:
-        files = (File("a.py", text="x = 1"), File("b.bin", "application/octet-stream", digest="d" * 64))
+        files = (OutboundFile("a.py", text="x = 1"), OutboundFile("b.bin", "application/octet-stream", digest="d" * 64))
         async with bench.channel() as channel:
             out = Outbound(channel.name, bench.chat, f"**Bold** and `code`.\n\n{LONG}", "", "", files)
             parts = list(channel.parts(out))
@@ -191,6 +191,6 @@ class ChannelPromises:
             pytest.skip("its platform takes no keys: a part may be seen twice")
         for _ in range(2):
             async with bench.channel() as channel:
-                await channel.send(Part(bench.chat, "same words", key=KEY))
-                await channel.send(replace(Part(bench.chat, "same words"), key=f"{KEY}x"))
+                await channel.send(MessagePart(bench.chat, "same words", key=KEY))
+                await channel.send(replace(MessagePart(bench.chat, "same words"), key=f"{KEY}x"))
         assert bench.seen() == ["same words"] * 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.access import ACCESS_TAPE, TERMINAL, WRONG_CODES, Access, Listed
+from bubbot.access import ACCESS_TAPE, TERMINAL, WRONG_CODES, AccessService, ListedPeople
 from bubbot.channel import Role, Sender
 from bubbot.errors import AccessError
 from bubbot.stores.sqlite import open_readonly, open_store
@@ -18,12 +18,12 @@ from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 
 @asynccontextmanager
-async def process(path: Path, clock: SteppingClock, *, write: bool = True) -> AsyncIterator[Access]:
+async def process(path: Path, clock: SteppingClock, *, write: bool = True) -> AsyncIterator[AccessService]:
     """What a process has from its start to its end."""
     store = await open_store(path, salt=CountingSalt(), now=clock) if write else await open_readonly(path)
     try:
         tape = TapeService(store, ACCESS_TAPE, now=clock, new_id=CountingIds())
-        access = Access(tape, now=clock, random=CountingSalt(), configured={"chat": Listed()})
+        access = AccessService(tape, now=clock, random=CountingSalt(), configured={"chat": ListedPeople()})
         await access.load()
         yield access
     finally:

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from bubbot.budget import Limit, Plan
+from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.model import NANO
-from bubbot.runtime.compose import Composed
-from bubbot.runtime.metering import BudgetMeter, Heard
+from bubbot.runtime.compose import ComposedRequest
+from bubbot.runtime.metering import BudgetMeter, CallObserver
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.turn import Turn, TurnResult
 from bubbot.views.budget import RESERVED, SETTLED
@@ -83,13 +83,15 @@ async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_m
 class Counted(BudgetMeter):
     """Reserves the same for every call."""
 
-    def call(self, turn: Turn, composed: Composed, counted: int | None) -> AbstractAsyncContextManager[Heard]:
+    def call(
+        self, turn: Turn, composed: ComposedRequest, counted: int | None
+    ) -> AbstractAsyncContextManager[CallObserver]:
         """See `Meter.call`."""
         return super().call(turn, composed, LARGE)
 
 
 async def test_tokens_and_people_have_their_own_budgets_in_a_race(sqlite_store: SqliteStore) -> None:
-    agreed = Plan({("user", "each"): Limit(tokens_day=1)}, answer=lambda _: 10)
+    agreed = BudgetLimits({("user", "each"): SpendingLimit(tokens_day=1)}, answer=lambda _: 10)
     budget = await opened(sqlite_store, agreed)
     options = Options(meter=BudgetMeter(budget), at_once=TURNS)
     async with running(sqlite_store, costing(READING, WRITING), options) as bench:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelOptions, Inbound, Outbound, Part
+from bubbot.channel import ChannelOptions, Inbound, MessagePart, Outbound
 from bubbot.errors import DeliveryFailed
 from channels.stdin import KEPT, LINE_LIMIT, create
 
@@ -196,14 +196,14 @@ class TestInProcess:
 
     @pytest.mark.parametrize("text", ["", "short", "x" * 1_000_000, "a\n\nb", "\x00"])
     def test_parts_lose_nothing_of_the_text(self, options: ChannelOptions, text: str) -> None:
-        parts: Sequence[Part] = create(options).parts(Outbound("stdin", "work", text, "t", "m1"))
+        parts: Sequence[MessagePart] = create(options).parts(Outbound("stdin", "work", text, "t", "m1"))
         assert "".join(part.text for part in parts) == text
         assert {(part.chat, part.thread, part.reply_to) for part in parts} == {("work", "t", "m1")}
 
     async def test_a_part_goes_to_whoever_the_settings_name(self, options: ChannelOptions) -> None:
         written: list[str] = []
         channel = create(ChannelOptions("stdin", options.home, options.now, options.new_id, {"write": written.append}))
-        await channel.send(Part("default", "hello"))
+        await channel.send(MessagePart("default", "hello"))
         assert written == ["hello"]
 
     async def test_what_cannot_be_written_is_a_delivery_failure(self, options: ChannelOptions) -> None:
@@ -212,4 +212,4 @@ class TestInProcess:
 
         channel = create(ChannelOptions("stdin", options.home, options.now, options.new_id, {"write": broken}))
         with pytest.raises(DeliveryFailed, match="standard output is gone"):
-            await channel.send(Part("default", "hello"))
+            await channel.send(MessagePart("default", "hello"))

@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import pytest
 
-from bubbot.channel import ChannelEvent, Inbound, Known
+from bubbot.channel import BackfillCursor, ChannelEvent, Inbound
 from tests.discord_channel import opened, with_pace
 from tests.discordapi.faults import Drop, Html, Refuse, Slow, TooMany
 from tests.discordapi.rooms import Room
@@ -38,12 +38,12 @@ class Durable:
             self._server.world.changed.set()
         return True
 
-    def known(self, people: list[User]) -> Known:
+    def known(self, people: list[User]) -> BackfillCursor:
         newest: dict[tuple[str, str], str] = {}
         for one in self.inbounds:
             newest[one.chat, one.thread] = one.message
         heard = max((one.time for one in self.inbounds), default="")
-        return Known(newest, heard, tuple(str(one.id) for one in people))
+        return BackfillCursor(newest, heard, tuple(str(one.id) for one in people))
 
 
 async def _live(

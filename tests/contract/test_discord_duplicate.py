@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from bubbot.channel import Part
+from bubbot.channel import MessagePart
 from channels.discord_duplicate import CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
 from tests.discord_channel import receiving
 from tests.discordapi.server import Server
@@ -18,7 +18,7 @@ async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytes
         room = server.dm(ada)
         for number in range(CONFIRMATIONS):
             for name, channel in (("first", first), ("second", second)):
-                await channel.send(Part(str(room.id), f"{name} {number}", key=f"{name}{number}"))
+                await channel.send(MessagePart(str(room.id), f"{name} {number}", key=f"{name}{number}"))
         await server.until(lambda: bool(first.health().note and second.health().note))
         assert first.health().ready
         assert "another program sends messages with this bot's token" in first.health().note
@@ -34,12 +34,12 @@ async def test_a_bot_alone_is_not_suspected() -> None:
         room = server.dm(ada)
         for number in range(2 * CONFIRMATIONS):
             key = f"key{number}" if number % 2 else ""
-            receipt = await channel.send(Part(str(room.id), f"answer {number}", key=key))
-            await channel.edit(receipt.external_id, Part(str(room.id), f"better {number}"))
+            receipt = await channel.send(MessagePart(str(room.id), f"answer {number}", key=key))
+            await channel.edit(receipt.external_id, MessagePart(str(room.id), f"better {number}"))
             room.delete(room.messages[-1])
         server.gateway.drop()
         await server.until(lambda: not channel.health().ready)
-        await channel.send(Part(str(room.id), "while away", key="away"))
+        await channel.send(MessagePart(str(room.id), "while away", key="away"))
         room.say(ada, "done?")
         await heard.until("done?")
         assert channel.health().note == ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import CommandInfo, File, Part
+from bubbot.channel import CommandInfo, MessagePart, OutboundFile
 from bubbot.errors import DeliveryFailed
 from channels.discord_slash import commands, read_interaction
 from tests.discord_sending import FAST, Outgoing, outgoing
@@ -45,8 +45,8 @@ class Scene:
             await self.out.interactions.defer(one.payload)
         return one
 
-    def part(self, one: Interaction, text: str = "done", **more: Any) -> Part:
-        return Part(str(self.room.id), text, reply_to=str(one.id), **more)
+    def part(self, one: Interaction, text: str = "done", **more: Any) -> MessagePart:
+        return MessagePart(str(self.room.id), text, reply_to=str(one.id), **more)
 
     @property
     def said(self) -> list[str]:
@@ -88,7 +88,7 @@ async def test_nobody_is_called_and_files_come_along(scene: Scene) -> None:
     message = scene.room.messages[-1]
     assert (message.mention_everyone, message.flags & 1 << 2) == (False, 1 << 2)
     two = await scene.used()
-    await scene.out.sending.send(scene.part(two, "", file=File("a.txt", text="hello"), key="b"))
+    await scene.out.sending.send(scene.part(two, "", file=OutboundFile("a.txt", text="hello"), key="b"))
     assert [file.content for file in scene.room.messages[-1].files] == [b"hello"]
     assert two.state == "answered"
 
@@ -97,7 +97,7 @@ async def test_further_parts_are_messages_of_the_channel(scene: Scene) -> None:
     one = await scene.used()
     for number in range(3):
         await scene.out.sending.send(scene.part(one, f"{number}", key=f"k{number}"))
-    await scene.out.sending.send(Part(str(scene.room.id), "3", key="k3"))
+    await scene.out.sending.send(MessagePart(str(scene.room.id), "3", key="k3"))
     assert scene.said == ["0", "1", "2", "3"]
     assert len(scene.server.calls(CREATE)) == 3
 
@@ -107,9 +107,9 @@ async def test_where_the_bot_may_only_answer_further_parts_follow_the_answer(sce
     assert guild is not None
     scene.room.deny(guild.roles[guild.id], "SEND_MESSAGES")
     with pytest.raises(DeliveryFailed, match="50013"):
-        await scene.out.sending.send(Part(str(scene.room.id), "nobody asked"))
+        await scene.out.sending.send(MessagePart(str(scene.room.id), "nobody asked"))
     one = await scene.used()
-    parts = [scene.part(one, "0", key="k0"), Part(str(scene.room.id), "1", key="k1")]
+    parts = [scene.part(one, "0", key="k0"), MessagePart(str(scene.room.id), "1", key="k1")]
     for part in (*parts, *parts):
         await scene.out.sending.send(part)
     assert scene.said == ["0", "1"]
@@ -165,7 +165,7 @@ async def test_the_end_of_one_token_is_not_the_end_of_another() -> None:
         second = await out.sending.send(scene.part(await scene.used(), "…"))
         seconds = 1000.0
         for answer in (first, second):
-            await out.sending.edit(answer.external_id, Part(str(room.id), "whole"))
+            await out.sending.edit(answer.external_id, MessagePart(str(room.id), "whole"))
         assert scene.said == ["whole", "whole"]
         assert [call.route for call in server.log[-2:]] == [EDIT, ORIGINAL]
 
@@ -249,7 +249,7 @@ async def test_in_a_thread_and_in_a_direct_chat(scene: Scene) -> None:
         assert said.text == ',note text="say ""hi""\nthere"'
         assert room.id == int(said.thread or said.chat)
         assert said.direct == (room is not thread)
-        await scene.out.sending.send(Part(said.chat, "done", said.thread, said.message))
+        await scene.out.sending.send(MessagePart(said.chat, "done", said.thread, said.message))
         assert (one.text, room.texts(by=scene.server.bot.user)) == ("done", ["done"])
 
 
@@ -257,10 +257,10 @@ async def test_an_answer_in_a_thread_that_was_archived_since_is_changed(scene: S
     thread = scene.room.thread("talk", by=scene.ann)
     one = scene.server.slash(thread, scene.ann, "note", {"text": "x"})
     scene.out.interactions.remember(one.payload)
-    live = await scene.out.sending.send(Part(str(scene.room.id), "half", str(thread.id), str(one.id)))
+    live = await scene.out.sending.send(MessagePart(str(scene.room.id), "half", str(thread.id), str(one.id)))
     thread.archive()
     scene.server.fail(ORIGINAL, Refuse(400, "Thread is archived", 50083))
-    await scene.out.sending.edit(live.external_id, Part(str(scene.room.id), "whole", str(thread.id)))
+    await scene.out.sending.edit(live.external_id, MessagePart(str(scene.room.id), "whole", str(thread.id)))
     assert thread.texts(by=scene.server.bot.user) == ["whole"]
 
 

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bubbot.channel import Attachment, CommandInfo, File, Part
+from bubbot.channel import Attachment, CommandInfo, MessagePart, OutboundFile
 from bubbot.errors import DeliveryFailed, FetchFailed
 from channels.discord_content import attachments
-from channels.discord_errors import Refusal, Unreachable
+from channels.discord_errors import DiscordApiError, DiscordUnavailable
 from channels.discord_files import fetch
-from channels.discord_patience import Pace, Persistent
+from channels.discord_patience import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord_slash import sync_commands
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi import shapes
@@ -56,8 +56,10 @@ def long_ago() -> str:
 class TestFiles:
     async def test_a_file_is_sent_with_its_name_and_type(self, server: Server, room: Room, out: Outgoing) -> None:
         out.blobs["d1"] = b"\x89PNG" + bytes(50_000)
-        await out.sending.send(Part(str(room.id), "", file=File("a b.png", "image/png", digest="d1"), key="f"))
-        await out.sending.send(Part(str(room.id), "", file=File('c"\n/é.txt', text="ünï"), key="g"))
+        await out.sending.send(
+            MessagePart(str(room.id), "", file=OutboundFile("a b.png", "image/png", digest="d1"), key="f")
+        )
+        await out.sending.send(MessagePart(str(room.id), "", file=OutboundFile('c"\n/é.txt', text="ünï"), key="g"))
         first, second = (message.files[0] for message in room.messages[-2:])
         assert (first.name, first.content, first.mime) == ("a_b.png", out.blobs["d1"], "image/png")
         assert second.content == "ünï".encode()
@@ -65,12 +67,14 @@ class TestFiles:
 
     async def test_a_file_comes_whole_also_at_the_second_try(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail(CREATE, TooMany(0.05))
-        part = Part(str(room.id), "", file=File("a.txt", text="x" * 70_000), key="f")
+        part = MessagePart(str(room.id), "", file=OutboundFile("a.txt", text="x" * 70_000), key="f")
         assert await out.sending.send(part) == await out.sending.send(part)
         assert [file.content for message in room.messages for file in message.files] == [b"x" * 70_000]
 
     async def test_a_file_that_is_too_large_is_named_instead(self, server: Server, room: Room, out: Outgoing) -> None:
-        receipt = await out.sending.send(Part(str(room.id), "", file=File("big.txt", text="x" * 200_000), key="f"))
+        receipt = await out.sending.send(
+            MessagePart(str(room.id), "", file=OutboundFile("big.txt", text="x" * 200_000), key="f")
+        )
         assert own(server, room) == ["📎 `big.txt` (0.2 MB) is too large for Discord here."]
         assert receipt.external_id == str(room.messages[-1].id)
 
@@ -147,7 +151,7 @@ class TestFiles:
         listening = await asyncio.start_server(answer, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/a.txt"
         async with listening:
-            with pytest.raises(Refusal) as caught:
+            with pytest.raises(DiscordApiError) as caught:
                 await out.api.download(url, 1000)
             reference = json.dumps({"url": url, "channel": "", "message": "", "id": "1"})
             with pytest.raises(FetchFailed) as failed:
@@ -165,9 +169,9 @@ class TestFiles:
 
 class TestEditing:
     async def test_a_message_is_changed(self, server: Server, room: Room, out: Outgoing) -> None:
-        sent = await out.sending.send(Part(str(room.id), "one"))
+        sent = await out.sending.send(MessagePart(str(room.id), "one"))
         for text in ("two", "two", "@everyone"):
-            await out.sending.edit(sent.external_id, Part(str(room.id), text))
+            await out.sending.edit(sent.external_id, MessagePart(str(room.id), text))
         message = room.messages[-1]
         assert (own(server, room), message.mention_everyone, message.flags) == (["@everyone"], False, 1 << 2)
 
@@ -176,22 +180,22 @@ class TestEditing:
     ) -> None:
         guild = room.channel.guild
         assert guild is not None
-        sent, theirs = await out.sending.send(Part(str(room.id), "one")), room.say(guild.owner, "mine")
+        sent, theirs = await out.sending.send(MessagePart(str(room.id), "one")), room.say(guild.owner, "mine")
         room.delete(room.messages[0])
-        file = Part(str(room.id), "", file=File("a.txt", text="a"))
+        file = MessagePart(str(room.id), "", file=OutboundFile("a.txt", text="a"))
         for message, part in (
-            (sent.external_id, Part(str(room.id), "two")), (str(theirs.id), Part(str(room.id), "two")),
-            ("nothing", Part(str(room.id), "two")), ("", Part(str(room.id), "two")), (sent.external_id, file),
+            (sent.external_id, MessagePart(str(room.id), "two")), (str(theirs.id), MessagePart(str(room.id), "two")),
+            ("nothing", MessagePart(str(room.id), "two")), ("", MessagePart(str(room.id), "two")), (sent.external_id, file),
         ):  # fmt: skip
             with pytest.raises(DeliveryFailed) as caught:
                 await out.sending.edit(message, part)
             assert caught.value.permanent
 
     async def test_a_limit_on_edits_says_how_long(self, server: Server, room: Room, out: Outgoing) -> None:
-        sent = await out.sending.send(Part(str(room.id), "one"))
+        sent = await out.sending.send(MessagePart(str(room.id), "one"))
         server.fail(EDIT, TooMany(12.5))
         with pytest.raises(DeliveryFailed) as caught:
-            await out.sending.edit(sent.external_id, Part(str(room.id), "two"))
+            await out.sending.edit(sent.external_id, MessagePart(str(room.id), "two"))
         assert caught.value.retry_after == 12.5
 
     async def test_typing_is_shown(self, server: Server, room: Room, out: Outgoing) -> None:
@@ -208,10 +212,10 @@ class TestFinding:
         guild = room.channel.guild
         assert guild is not None
         asked, since = room.say(guild.owner, "hello"), long_ago()
-        part = Part(str(room.id), "hello ", reply_to=str(asked.id))
+        part = MessagePart(str(room.id), "hello ", reply_to=str(asked.id))
         assert list(await out.sending.find(part, since)) == []
         sent = [(await out.sending.send(part)).external_id for _ in range(2)]
-        await out.sending.send(Part(str(room.id), "hello there"))
+        await out.sending.send(MessagePart(str(room.id), "hello there"))
         room.say(guild.owner, "hello")
         assert list(await out.sending.find(part, since)) == sent
         assert list(await out.sending.find(replace(part, reply_to=""), since)) == sent
@@ -220,9 +224,9 @@ class TestFinding:
         assert list(await out.sending.find(replace(part, reply_to=""), late)) == []
 
     async def test_files_are_found_by_their_names(self, server: Server, room: Room, out: Outgoing) -> None:
-        part = Part(str(room.id), "", file=File("my file (1).py", text="x"))
+        part = MessagePart(str(room.id), "", file=OutboundFile("my file (1).py", text="x"))
         since = long_ago()
-        await out.sending.send(replace(part, file=File("other.py", text="x")))
+        await out.sending.send(replace(part, file=OutboundFile("other.py", text="x")))
         sent = await out.sending.send(part)
         assert list(await out.sending.find(part, since)) == [sent.external_id]
         assert list(await out.sending.find(replace(part, text="x", file=None), since)) == []
@@ -235,13 +239,13 @@ class TestFinding:
         since = long_ago()
         for number in range(350):
             room.say(guild.owner, f"{number}")
-        sent = await out.sending.send(Part(str(room.id), "hello"))
-        assert list(await out.sending.find(Part(str(room.id), "hello"), since)) == [sent.external_id]
+        sent = await out.sending.send(MessagePart(str(room.id), "hello"))
+        assert list(await out.sending.find(MessagePart(str(room.id), "hello"), since)) == [sent.external_id]
         for number in range(400):
             room.say(guild.owner, f"{number}")
-        await out.sending.send(Part(str(room.id), "last"))
+        await out.sending.send(MessagePart(str(room.id), "last"))
         server.log.clear()
-        assert list(await out.sending.find(Part(str(room.id), "last"), since)) == []
+        assert list(await out.sending.find(MessagePart(str(room.id), "last"), since)) == []
         assert len(server.calls("GET /channels/{}/messages")) == 5
 
     async def test_without_the_history_looking_is_useless(self, server: Server, out: Outgoing) -> None:
@@ -251,11 +255,11 @@ class TestFinding:
         asked = room.say(ann, "hi")
         room.deny(place.everyone, "READ_MESSAGE_HISTORY")
         with pytest.raises(DeliveryFailed, match=r"history") as caught:
-            await out.sending.find(Part(str(room.id), "hello", reply_to=str(asked.id)), long_ago())
+            await out.sending.find(MessagePart(str(room.id), "hello", reply_to=str(asked.id)), long_ago())
         assert caught.value.permanent
         room.deny(place.everyone, "VIEW_CHANNEL")
         with pytest.raises(DeliveryFailed, match="50001") as caught:
-            await out.sending.find(Part(str(room.id), "hello"), long_ago())
+            await out.sending.find(MessagePart(str(room.id), "hello"), long_ago())
         assert caught.value.permanent
 
 
@@ -277,7 +281,7 @@ class TestConnections:
         async with outgoing(server) as out:
             await out.sending.typing(str(server.guild("Home", server.user("Ann")).text("x").id), "")
         await out.api.aclose()
-        with pytest.raises(Unreachable, match="closed"):
+        with pytest.raises(DiscordUnavailable, match="closed"):
             await out.api.call("GET", "/users/@me")
 
     async def test_two_channels_have_limits_and_addresses_of_their_own(self, server: Server) -> None:
@@ -310,11 +314,11 @@ class TestConnections:
 
     async def test_an_answer_in_the_middle_of_which_it_ends_is_no_answer(self, server: Server, out: Outgoing) -> None:
         server.fail("GET /users/@me", Cut())
-        with pytest.raises(Unreachable):
+        with pytest.raises(DiscordUnavailable):
             await out.api.call("GET", "/users/@me")
         server.fail("GET /users/@me", Slow(0.1))
         assert (await out.api.call("GET", "/users/@me"))["id"] == str(server.bot.id)
-        with pytest.raises(Refusal):
+        with pytest.raises(DiscordApiError):
             await out.api.call("GET", "/nowhere")
 
 
@@ -323,22 +327,22 @@ class TestAskingUntilThereIsAnAnswer:
         "fault", [Refuse(401, "401: Unauthorized"), Refuse(408, "Request Timeout"), TooMany(0.5), Refuse(503), Drop()]
     )
     async def test_what_may_pass_is_asked_again(self, server: Server, out: Outgoing, fault: Fault) -> None:
-        persistent = Persistent(out.api, "discord", Pace(first_wait=0.05))
+        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(first_wait=0.05))
         server.fail("GET /users/@me", fault, times=2)
         assert (await persistent("GET", "/users/@me"))["id"] == str(server.bot.id)
         assert persistent.trouble == {}
 
     @pytest.mark.parametrize("status", [400, 403, 404])
     async def test_what_is_refused_for_good_is_not(self, server: Server, out: Outgoing, status: int) -> None:
-        persistent = Persistent(out.api, "discord", Pace(first_wait=0.05))
+        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(first_wait=0.05))
         server.fail("GET /users/@me", Refuse(status, "no"))
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(DiscordApiError) as caught:
             await persistent("GET", "/users/@me")
         assert (caught.value.status, len(server.calls("GET /users/@me")), persistent.trouble) == (status, 1, {})
 
     async def test_it_waits_as_long_as_it_is_told_to(self, server: Server, out: Outgoing) -> None:
         server.fail("GET /users/@me", TooMany(3600.0))
-        persistent = Persistent(out.api, "discord", Pace(first_wait=0.0))
+        persistent = RetryingDiscordApi(out.api, "discord", DiscordReceiveTiming(first_wait=0.0))
         asking = asyncio.create_task(persistent("GET", "/users/@me"))
         await server.until(lambda: persistent.trouble)
         for _ in range(3):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bubbot.channel import ChannelEvent, Inbound, Known
+from bubbot.channel import BackfillCursor, ChannelEvent, Inbound
 from tests.discord_channel import Heard, opened, receiving, with_pace
 from tests.discordapi.faults import Drop, Refuse
 from tests.discordapi.server import Server
@@ -90,7 +90,7 @@ async def test_only_so_much_and_nothing_too_old_is_fetched() -> None:
         place = server.guild("Guild", ada, [ada])
         room, old = place.text("general"), place.text("old")
         first, other = room.say(ada, "first"), old.say(ada, "first")
-        known = Known({(str(room.id), ""): str(first.id), (str(old.id), ""): str(other.id)}, first.timestamp)
+        known = BackfillCursor({(str(room.id), ""): str(first.id), (str(old.id), ""): str(other.id)}, first.timestamp)
         old.say(ada, "too old")
         server.world.clock.advance(7200)
         old.say(ada, "new enough")
@@ -112,7 +112,7 @@ async def test_a_chat_whose_messages_cannot_be_had_waits_and_the_others_go_on() 
         room.say(ada, "missed")
         server.fail(HISTORY, Refuse(503, "Service Unavailable"), times=3)
         server.fail(HISTORY, Drop(), times=2)
-        known = Known({(str(room.id), ""): str(first.id)}, first.timestamp)
+        known = BackfillCursor({(str(room.id), ""): str(first.id)}, first.timestamp)
         async with receiving(server, known, with_pace(first_wait=0.1)) as (channel, heard):
             bob = server.user("Bob")
             await server.until(lambda: server.calls(HISTORY))
@@ -133,7 +133,7 @@ async def test_a_channel_that_may_not_be_read_holds_nothing_up() -> None:
         first = room.say(ada, "first")
         room.say(ada, "missed")
         server.fail(HISTORY, Refuse(403, "Missing Access", 50001))
-        known = Known({(str(room.id), ""): str(first.id)}, first.timestamp)
+        known = BackfillCursor({(str(room.id), ""): str(first.id)}, first.timestamp)
         async with receiving(server, known) as (_, heard):
             await server.until(lambda: server.calls(HISTORY))
             room.say(ada, "live")
@@ -146,7 +146,7 @@ async def test_what_is_said_first_in_a_chat_waits_for_what_was_missed_there() ->
         room = server.dm(ada)
         room.say(ada, "one")
         server.world.clock.advance(1)
-        known = Known({}, server.world.clock.stamp())
+        known = BackfillCursor({}, server.world.clock.stamp())
         room.say(ada, "missed")
         server.world.clock.advance(1)
         async with receiving(server, known, with_pace(guilds=60.0, overlap=0.5)) as (_, heard):
@@ -205,7 +205,7 @@ async def test_a_server_that_the_bot_joins_is_not_read_from_before() -> None:
     async with Server() as server:
         ada, eve = server.user("Ada"), server.user("Eve")
         server.dm(eve).say(eve, "hi")
-        async with receiving(server, Known({}, "2020-01-01T00:00:00+00:00")) as (_, heard):
+        async with receiving(server, BackfillCursor({}, "2020-01-01T00:00:00+00:00")) as (_, heard):
             place = server.guild("Guild", ada, [ada], bot=False)
             room = place.text("general")
             room.say(ada, "among ourselves")
@@ -262,7 +262,7 @@ async def test_a_fetched_message_is_the_same_as_the_one_that_was_told() -> None:
             forum.post("Broken", "it is", ada)
             server.dm(ada).say(ada, "a direct one")
             await server.until(lambda: len(heard.inbounds) == 5)
-            known = Known({(str(room.id), ""): str(first.id)}, heard.inbounds[0].time, (str(ada.id),))
+            known = BackfillCursor({(str(room.id), ""): str(first.id)}, heard.inbounds[0].time, (str(ada.id),))
         async with receiving(server, known) as (_, again):
             await server.until(lambda: len(again.inbounds) >= 4)
             told = {one.message: one for one in heard.inbounds[1:]}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, CommandInfo, File, Part
+from bubbot.channel import Attachment, CommandInfo, MessagePart, OutboundFile
 from bubbot.errors import BubbotError
-from channels.discord_errors import Refusal, Unreachable
+from channels.discord_errors import DiscordApiError, DiscordUnavailable
 from channels.discord_files import fetch
 from channels.discord_slash import commands, sync_commands
 from tests.discord_sending import FAST, Outgoing, outgoing
@@ -44,15 +44,15 @@ async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
     async def attempt(work: Any) -> None:
         try:
             await work
-        except (BubbotError, Refusal, Unreachable) as error:
+        except (BubbotError, DiscordApiError, DiscordUnavailable) as error:
             errors.append(error)
 
-    await attempt(out.sending.send(Part(here, TOLD, reply_to=str(one.id), key="k")))
-    await attempt(out.sending.send(Part(here, TOLD, key="l")))
-    await attempt(out.sending.send(Part(here, "", file=File("a.txt", text=TOLD))))
-    await attempt(out.sending.edit("1", Part(here, TOLD)))
+    await attempt(out.sending.send(MessagePart(here, TOLD, reply_to=str(one.id), key="k")))
+    await attempt(out.sending.send(MessagePart(here, TOLD, key="l")))
+    await attempt(out.sending.send(MessagePart(here, "", file=OutboundFile("a.txt", text=TOLD))))
+    await attempt(out.sending.edit("1", MessagePart(here, TOLD)))
     await attempt(out.sending.typing(here, ""))
-    await attempt(out.sending.find(Part(here, TOLD), "2026-01-01T00:00:00+00:00"))
+    await attempt(out.sending.find(MessagePart(here, TOLD), "2026-01-01T00:00:00+00:00"))
     await attempt(fetch(out.api, file, 100))
     await attempt(sync_commands(out.api, str(server.bot.application_id), INFOS))
     await attempt(out.interactions.defer(one.payload))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bubbot.channel import Outbound, Part, Receipt
+from bubbot.channel import MessagePart, Outbound, Receipt
 from bubbot.errors import DeliveryFailed
 from channels import discord_text
 from tests.discord_sending import FAST, Outgoing, outgoing
@@ -54,7 +54,7 @@ class TestSending:
         ann = server.world.users[max(server.world.users)]
         asked = room.say(ann, "hi")
         text = f"@everyone <@{ann.id}> **hello**  `x`"
-        receipt = await out.sending.send(Part(str(room.id), text, reply_to=str(asked.id)))
+        receipt = await out.sending.send(MessagePart(str(room.id), text, reply_to=str(asked.id)))
         sent = room.messages[-1]
         assert receipt == Receipt(str(sent.id))
         assert (sent.content, sent.mentions, sent.mention_everyone) == (text, [], False)
@@ -63,13 +63,13 @@ class TestSending:
 
     async def test_links_are_unfolded_where_that_is_wanted(self, server: Server, room: Room) -> None:
         async with outgoing(server, link_previews=True) as out:
-            await out.sending.send(Part(str(room.id), "https://x.example"))
+            await out.sending.send(MessagePart(str(room.id), "https://x.example"))
         assert room.messages[-1].flags == 0
 
     async def test_a_part_with_a_key_is_one_message_however_often_it_is_sent(
         self, server: Server, room: Room, out: Outgoing
     ) -> None:
-        part = Part(str(room.id), "once", key="k" * 25)
+        part = MessagePart(str(room.id), "once", key="k" * 25)
         first = await out.sending.send(part)
         assert await out.sending.send(part) == first
         async with outgoing(server) as again:
@@ -80,14 +80,14 @@ class TestSending:
         self, server: Server, room: Room, out: Outgoing
     ) -> None:
         server.fail(CREATE, Refuse(404, "Unknown Message", 10008))
-        assert await out.sending.send(Part(str(room.id), "once", key="k")) == Receipt()
+        assert await out.sending.send(MessagePart(str(room.id), "once", key="k")) == Receipt()
 
     @pytest.mark.parametrize("fault", [Drop("after"), Cut(), Html(503, effect="after")])
     async def test_an_answer_that_is_lost_costs_no_second_message(
         self, server: Server, room: Room, out: Outgoing, fault: Drop | Cut | Html
     ) -> None:
         server.fail(CREATE, fault)
-        part = Part(str(room.id), "once", key="key-1")
+        part = MessagePart(str(room.id), "once", key="key-1")
         with suppress(DeliveryFailed):
             await out.sending.send(part)
         receipt = await out.sending.send(part)
@@ -98,7 +98,7 @@ class TestSending:
         self, server: Server, room: Room, out: Outgoing
     ) -> None:
         server.fail(CREATE, Refuse(500, effect="after"))
-        await out.sending.send(Part(str(room.id), "once"))
+        await out.sending.send(MessagePart(str(room.id), "once"))
         assert own(server, room) == ["once"]
         assert len(server.calls(CREATE)) == 2
 
@@ -120,7 +120,7 @@ class TestSending:
     ) -> None:
         server.fail(CREATE, fault)
         with pytest.raises(DeliveryFailed) as caught:
-            await out.sending.send(Part(str(room.id), "hello", key="k"))
+            await out.sending.send(MessagePart(str(room.id), "hello", key="k"))
         assert said in str(caught.value)
         assert not caught.value.permanent
         assert caught.value.maybe == (not isinstance(fault, Refuse) or fault.status >= 500)
@@ -129,21 +129,21 @@ class TestSending:
         server.fail(CREATE, Wedge())
         async with outgoing(server, replace(FAST, call=0.2)) as out:
             with pytest.raises(DeliveryFailed, match=r"within 0.2 s") as caught:
-                await out.sending.send(Part(str(room.id), "hello"))
+                await out.sending.send(MessagePart(str(room.id), "hello"))
             assert not caught.value.permanent
-            await out.sending.send(Part(str(room.id), "hello again"))
+            await out.sending.send(MessagePart(str(room.id), "hello again"))
         assert own(server, room) == ["hello again"]
 
     async def test_a_short_limit_is_waited_for(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail(CREATE, TooMany(0.1))
-        await out.sending.send(Part(str(room.id), "hello"))
+        await out.sending.send(MessagePart(str(room.id), "hello"))
         assert own(server, room) == ["hello"]
 
     @pytest.mark.parametrize("scope", ["user", "global"])
     async def test_a_long_limit_comes_back_at_once(self, server: Server, room: Room, out: Outgoing, scope: str) -> None:
         server.fail(CREATE, TooMany(45.5, scope="global" if scope == "global" else "user"))
         with pytest.raises(DeliveryFailed) as caught:
-            await out.sending.send(Part(str(room.id), "hello"))
+            await out.sending.send(MessagePart(str(room.id), "hello"))
         assert caught.value.retry_after == 45.5
         assert not caught.value.permanent
 
@@ -153,14 +153,14 @@ class TestSending:
         server.fail(CREATE, TooMany(5.0, scope="global"))
         async with outgoing(server, replace(FAST, call=0.1, longest_wait=10.0)) as out:
             with pytest.raises(DeliveryFailed):
-                await out.sending.send(Part(str(room.id), "hello"))
+                await out.sending.send(MessagePart(str(room.id), "hello"))
             await out.sending.typing(str(room.id), "")
 
     async def test_a_ban_of_the_address_is_not_hammered(self, server: Server, room: Room, out: Outgoing) -> None:
         server.fail("*", TooMany(30, banned=True))
         for _ in range(3):
             with pytest.raises(DeliveryFailed) as caught:
-                await out.sending.send(Part(str(room.id), "hello"))
+                await out.sending.send(MessagePart(str(room.id), "hello"))
             assert 25 < (caught.value.retry_after or 0) <= 31
         assert len(server.log) == 1
 
@@ -168,16 +168,16 @@ class TestSending:
         server.fail(CREATE, Refuse(401, "401: Unauthorized"))
         for _ in range(3):
             with pytest.raises(DeliveryFailed, match="401"):
-                await out.sending.send(Part(str(room.id), "hello"))
+                await out.sending.send(MessagePart(str(room.id), "hello"))
         assert len(server.log) == 1
         await asyncio.sleep(FAST.refused)
-        await out.sending.send(Part(str(room.id), "hello"))
+        await out.sending.send(MessagePart(str(room.id), "hello"))
 
     async def test_many_messages_at_once_keep_to_the_limits(self) -> None:
         async with Server(limits=Limits(messages=(5, 0.5))) as server:
             room = server.guild("Home", server.user("Ann")).text("general")
             async with outgoing(server, replace(FAST, call=9, longest_wait=6)) as out:
-                parts = [Part(str(room.id), f"{number}", key=f"k{number}") for number in range(7)]
+                parts = [MessagePart(str(room.id), f"{number}", key=f"k{number}") for number in range(7)]
                 await asyncio.gather(*(out.sending.send(part) for part in parts))
             assert sorted(own(server, room)) == [f"{number}" for number in range(7)]
             assert [call.status for call in server.calls(CREATE)].count(429) <= 1
@@ -186,7 +186,7 @@ class TestSending:
 class TestRefusals:
     async def test_too_long_a_text_is_refused_for_good(self, room: Room, out: Outgoing) -> None:
         with pytest.raises(DeliveryFailed, match="Must be 2000 or fewer") as caught:
-            await out.sending.send(Part(str(room.id), "x" * 2001))
+            await out.sending.send(MessagePart(str(room.id), "x" * 2001))
         assert caught.value.permanent
 
     async def test_every_piece_of_a_long_answer_is_taken(self, server: Server, room: Room, out: Outgoing) -> None:
@@ -199,9 +199,9 @@ class TestRefusals:
 
     async def test_nothing_to_see_needs_no_message(self, server: Server, room: Room, out: Outgoing) -> None:
         for text in ("", " \n", "\u200b"):
-            assert await out.sending.send(Part(str(room.id), text)) == Receipt()
+            assert await out.sending.send(MessagePart(str(room.id), text)) == Receipt()
         server.fail(CREATE, Refuse(400, "Cannot send an empty message", 50006))
-        assert await out.sending.send(Part(str(room.id), "\u3164")) == Receipt()
+        assert await out.sending.send(MessagePart(str(room.id), "\u3164")) == Receipt()
         assert own(server, room) == []
 
     async def test_what_cannot_be_mended_by_waiting_is_refused_for_good(
@@ -221,13 +221,13 @@ class TestRefusals:
             (direct, "403/50007): this person takes no direct messages from the bot"),
         ):
             with pytest.raises(DeliveryFailed) as caught:
-                await out.sending.send(Part(str(place.id), "hello"))
+                await out.sending.send(MessagePart(str(place.id), "hello"))
             assert said in str(caught.value)
             assert caught.value.permanent
             assert caught.value.gone == (place is not mute)
         for chat in ("", "general", "1/../2"):
             with pytest.raises(DeliveryFailed, match="is no channel of Discord"):
-                await out.sending.send(Part(chat, "hello"))
+                await out.sending.send(MessagePart(chat, "hello"))
 
     async def test_a_reply_that_is_refused_costs_only_the_reply(
         self, server: Server, room: Room, out: Outgoing
@@ -235,12 +235,12 @@ class TestRefusals:
         ann = server.user("Berta")
         asked = room.say(server.world.guilds[room.channel.guild.id].owner, "hi")  # type: ignore[union-attr]
         room.delete(asked)
-        await out.sending.send(Part(str(room.id), "to nothing", reply_to=str(asked.id)))
+        await out.sending.send(MessagePart(str(room.id), "to nothing", reply_to=str(asked.id)))
         place = server.guild("Other", ann)
         other = place.text("x")
         asked = other.say(ann, "hi")
         other.deny(place.everyone, "READ_MESSAGE_HISTORY")
-        await out.sending.send(Part(str(other.id), "without", reply_to=str(asked.id), key="k"))
+        await out.sending.send(MessagePart(str(other.id), "without", reply_to=str(asked.id), key="k"))
         assert own(server, room) == ["to nothing"]
         assert own(server, other) == ["without"]
 
@@ -250,17 +250,17 @@ class TestRefusals:
         guild = room.channel.guild
         assert guild is not None
         thread = room.thread("talk", by=guild.owner)
-        sent = await out.sending.send(Part(str(room.id), "one", str(thread.id)))
+        sent = await out.sending.send(MessagePart(str(room.id), "one", str(thread.id)))
         thread.archive()
-        await out.sending.send(Part(str(room.id), "two", str(thread.id)))
+        await out.sending.send(MessagePart(str(room.id), "two", str(thread.id)))
         thread.archive()
-        await out.sending.edit(sent.external_id, Part(str(room.id), "one!", str(thread.id)))
+        await out.sending.edit(sent.external_id, MessagePart(str(room.id), "one!", str(thread.id)))
         assert own(server, thread) == ["one!", "two"]
         thread.archive(locked=True)
         with pytest.raises(DeliveryFailed, match=r"archived and locked") as caught:
-            await out.sending.send(Part(str(room.id), "three", str(thread.id)))
+            await out.sending.send(MessagePart(str(room.id), "three", str(thread.id)))
         assert caught.value.permanent
         thread.remove()
         with pytest.raises(DeliveryFailed, match="10003") as caught:
-            await out.sending.send(Part(str(room.id), "four", str(thread.id)))
+            await out.sending.send(MessagePart(str(room.id), "four", str(thread.id)))
         assert caught.value.permanent

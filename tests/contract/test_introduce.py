@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelOptions, Introduces, Introduction
+from bubbot.channel import BotIdentity, ChannelOptions, VerifiesCredentials
 from bubbot.errors import ChannelError, ChannelRefused
 from channels import discord, telegram
 from channels.discord import DiscordChannel
-from channels.discord_api import Timing as DiscordTiming
-from channels.discord_patience import Pace
+from channels.discord_api import DiscordApiTiming as DiscordTiming
+from channels.discord_patience import DiscordReceiveTiming
 from channels.discord_settings import read_settings as read_discord
 from channels.http_date import iso
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
-from channels.telegram_api import Timing as TelegramTiming
+from channels.telegram_api import TelegramApiTiming as TelegramTiming
 from channels.telegram_settings import read_settings as read_telegram
 from tests.botapi import faults as bot_faults
 from tests.botapi.server import Server as Telegram
@@ -45,23 +45,23 @@ def _options(table: dict[str, Any], *, overhears: bool = False) -> ChannelOption
 
 async def on_telegram(
     url: str, token: str, *, overhears: bool = False, within: float = 4.0, **more: Any
-) -> Introduction:
+) -> BotIdentity:
     options = _options({"token": token, "base_url": url, **more}, overhears=overhears)
     settings = read_telegram("one", options.settings)
     kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
     channel = kind(options, settings, replace(TelegramTiming(), introduction=within))
-    assert isinstance(channel, Introduces)
+    assert isinstance(channel, VerifiesCredentials)
     try:
         return await channel.introduce()
     finally:
         await channel.aclose()
 
 
-async def on_discord(url: str, token: str, *, within: float = 4.0, **more: Any) -> Introduction:
+async def on_discord(url: str, token: str, *, within: float = 4.0, **more: Any) -> BotIdentity:
     options = _options({"token": token, "rest_url": url, **more})
     timing = replace(DiscordTiming(), introduction=within)
-    channel = DiscordChannel(options, read_discord("one", options.settings), timing, Pace())
-    assert isinstance(channel, Introduces)
+    channel = DiscordChannel(options, read_discord("one", options.settings), timing, DiscordReceiveTiming())
+    assert isinstance(channel, VerifiesCredentials)
     try:
         return await channel.introduce()
     finally:
@@ -86,7 +86,7 @@ class TestOnTelegram:
     async def test_it_says_its_name_and_nothing_is_polled(self) -> None:
         async with Telegram() as server:
             found = await on_telegram(server.base_url, server.bot.token)
-            assert found == Introduction(str(server.bot.user.id), "bubbot_bot")
+            assert found == BotIdentity(str(server.bot.user.id), "bubbot_bot")
             assert [call.method for call in server.log] == ["getMe", "getWebhookInfo"]
 
     @pytest.mark.parametrize(("privacy", "overhears", "remarked"), [(1, 1, True), (1, 0, False), (0, 1, False)])
@@ -146,7 +146,7 @@ class TestOnDiscord:
     async def test_it_says_the_name_of_the_bot_and_does_not_connect(self) -> None:
         async with Discord() as server:
             found = await on_discord(server.rest_url, server.bot.token)
-            assert found == Introduction(str(server.bot.user.id), "Bubbot")
+            assert found == BotIdentity(str(server.bot.user.id), "Bubbot")
             assert [call.route for call in server.log] == ["GET /applications/@me"]
 
     @pytest.mark.parametrize(("intent", "content", "remarked"), [(0, "all", True), (0, "mentions", False), (1, "all", False)])  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, ChannelOptions, File, Inbound, Outbound, Part, Unparsed
+from bubbot.channel import ChannelEvent, ChannelOptions, Inbound, MessagePart, Outbound, OutboundFile, UnparsedUpdate
 from bubbot.errors import ChannelError, ConfigError, DeliveryFailed
 from examples.own_channel import letterbox
 from tests.contract.channel_promises import blob_of, until
@@ -67,21 +67,21 @@ async def heard(letters: Path, count: int) -> list[ChannelEvent]:
 async def test_a_file_that_is_no_message_is_set_aside_once(letters: Path, name: str, raw: bytes, reason: str) -> None:
     (letters / "new" / name).write_bytes(raw)
     (event,) = await heard(letters, 1)
-    assert isinstance(event, Unparsed)
+    assert isinstance(event, UnparsedUpdate)
     assert (event.chat, event.raw, event.reason) == (ME, raw[: letterbox.LIMIT + 1], f"a file is no message: {reason}")
     assert (letters / "cur" / name).exists()
 
 
 async def test_a_name_that_is_no_text_is_set_aside(letters: Path) -> None:
     (letters / "new" / os.fsdecode(b"\xff")).write_text("hello")
-    assert [type(event) for event in await heard(letters, 1)] == [Unparsed]
+    assert [type(event) for event in await heard(letters, 1)] == [UnparsedUpdate]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_a_file_that_may_not_be_read_is_set_aside(letters: Path) -> None:
     (letters / "new" / "a").touch(mode=0)
     (event,) = await heard(letters, 1)
-    assert isinstance(event, Unparsed)
+    assert isinstance(event, UnparsedUpdate)
     assert (event.chat, event.reason) == (ME, "a file is no message: it may not be read")
 
 
@@ -117,9 +117,9 @@ async def test_a_date_of_no_calendar_is_now(seconds: int) -> None:
 
 async def test_files_are_written_whole_under_names_that_stay_in_the_folder(letters: Path) -> None:
     channel = opened(letters)
-    files = (File("../../evil \u6f22.py", text="x = 1"), File("b.bin", digest="d" * 64))
+    files = (OutboundFile("../../evil \u6f22.py", text="x = 1"), OutboundFile("b.bin", digest="d" * 64))
     parts = channel.parts(Outbound("letters", ME, "See:", reply_to="q.txt", files=files))
-    names = [(await channel.send(Part(one.chat, one.text, reply_to=one.reply_to, file=one.file, key=key))).external_id
+    names = [(await channel.send(MessagePart(one.chat, one.text, reply_to=one.reply_to, file=one.file, key=key))).external_id
              for key, one in zip("abc", parts, strict=True)]  # fmt: skip
     assert names == ["a.q.txt.md", "b..._.._evil__.py", "c.b.bin"]
     out = letters / "out" / ME
@@ -128,14 +128,14 @@ async def test_files_are_written_whole_under_names_that_stay_in_the_folder(lette
 
 
 async def test_a_notice_has_no_key_and_is_written_all_the_same(letters: Path) -> None:
-    assert (await opened(letters).send(Part(ME, "Hello", reply_to="q"))).external_id == "notice.q.md"
+    assert (await opened(letters).send(MessagePart(ME, "Hello", reply_to="q"))).external_id == "notice.q.md"
 
 
 async def test_an_answer_that_was_read_and_put_away_is_not_written_again(letters: Path) -> None:
     channel, out = opened(letters), letters / "out" / ME
-    name = (await channel.send(Part(ME, "Hello", key="k"))).external_id
+    name = (await channel.send(MessagePart(ME, "Hello", key="k"))).external_id
     (out / "new" / name).rename(out / "cur" / f"{name}:2,S")
-    assert (await channel.send(Part(ME, "Hello", key="k"))).external_id == f"{name}:2,S"
+    assert (await channel.send(MessagePart(ME, "Hello", key="k"))).external_id == f"{name}:2,S"
     assert list((out / "new").iterdir()) == []
 
 
@@ -149,7 +149,7 @@ async def test_a_folder_that_cannot_be_used_is_a_failure_and_tried_again(tmp_pat
     with pytest.raises(ChannelError, match=r"file/letters/tmp cannot be used \(Not a directory\)"):
         await channel.run(receive)
     with pytest.raises(DeliveryFailed, match=r"cannot be written \(Not a directory\)") as failed:
-        await channel.send(Part(ME, "Hello", key="k"))
+        await channel.send(MessagePart(ME, "Hello", key="k"))
     assert not failed.value.permanent
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import event
-from bubbot.tape.store import Reset
+from bubbot.tape.store import ResetBatch
 from tests.doubles import CountingSalt, SteppingClock
 from tests.raw import raw, rows
 from tests.tapes import batch, note
@@ -37,7 +37,7 @@ def database(new_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         store = await open_store(path, salt=CountingSalt(), now=SteppingClock())
         await store.append([batch(*[note(text, key=f"k{text}") for text in "123"])])
         await store.append([batch(note("a", key="x"), note("b"), tape="doomed")])
-        await store.reset("doomed", Reset("doomed@old", erase=True), [event("tape/erased")])
+        await store.reset("doomed", ResetBatch("doomed@old", erase=True), [event("tape/erased")])
         await store.append([batch(event("tape/erased", {"covers": {"tape": [[2, 2]]}}), tape="doomed")])
         await store.aclose()
 

@@ -23,7 +23,7 @@ from bubbot.stores.sqlite_check import restore_protection
 from bubbot.stores.sqlite_schema import expected_triggers
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.tape.store import Batch, Reset
+from bubbot.tape.store import Batch, ResetBatch
 from tests.contract.test_sqlite_migration import at_version
 from tests.doubles import CountingSalt, SteppingClock
 from tests.e2e.inside import run
@@ -58,7 +58,7 @@ async def fill(path: Path) -> None:
         await store.append([batch(note("x", date=DATE), note("y"), tape=name)])
         await store.put_blob(name, b"kept")
         fact = event("tape/erased" if erase else "tape/archived").stamped({}, DATE)
-        await store.reset(name, Reset(f"{name}@1", erase=erase), [anchor("session/start"), fact])
+        await store.reset(name, ResetBatch(f"{name}@1", erase=erase), [anchor("session/start"), fact])
     await store.append([batch(note("last"), tape="bob")])
     await store.aclose()
 

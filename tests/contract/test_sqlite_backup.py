@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import BubbotError, ConfigError, StoreTooNew, StoreUnavailable, TapeCorrupt
-from bubbot.stores.backups import Beside, backups, backups_folder, read_manifest, thin_out, write_backup
+from bubbot.stores.backups import ExtraFiles, backups, backups_folder, read_manifest, thin_out, write_backup
 from bubbot.stores.files import digest_of_file
 from bubbot.stores.restoring import verified
 from bubbot.stores.sqlite import SqliteStore, open_readonly
@@ -43,7 +43,7 @@ async def under_load(store: SqliteStore, folder: Path, *, times: int, pause: flo
     for number in range(times):
         await asyncio.sleep(pause)
         target = folder / f"backup-{number}"
-        await asyncio.to_thread(write_backup, store.path, target, Beside(), START)
+        await asyncio.to_thread(write_backup, store.path, target, ExtraFiles(), START)
         made.append(target)
     ending.set()
     return made, await writing
@@ -99,7 +99,7 @@ async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore
     await sqlite_store.workspace("label")
     config = tmp_path / "config.toml"
     config.write_text("[bot]\n")
-    made = write_backup(sqlite_store.path, tmp_path / "backup", Beside({"config.toml": config}), START)
+    made = write_backup(sqlite_store.path, tmp_path / "backup", ExtraFiles({"config.toml": config}), START)
     data = json.loads((tmp_path / "backup" / "manifest.json").read_text())
     assert {one["name"]: one["id"] for one in data["tapes"]} == {"tape": 2, "other": 1}
     assert {one["name"]: one["hash"] for one in data["tapes"]} == {
@@ -119,7 +119,7 @@ async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore
 @pytest.fixture
 async def backup(sqlite_store: SqliteStore, tmp_path: Path) -> Path:
     await sqlite_store.append([notes("a", "b"), notes("c", tape="other")])
-    write_backup(sqlite_store.path, tmp_path / "backup", Beside(), START)
+    write_backup(sqlite_store.path, tmp_path / "backup", ExtraFiles(), START)
     return tmp_path / "backup"
 
 
@@ -197,7 +197,7 @@ async def test_a_damaged_database_is_not_backed_up(sqlite_store: SqliteStore, tm
     data[8 * 4096 : 60 * 4096] = b"\x07" * (52 * 4096)
     copy.write_bytes(bytes(data))
     with pytest.raises(TapeCorrupt, match="damaged"):
-        write_backup(copy, tmp_path / "backup", Beside(), START)
+        write_backup(copy, tmp_path / "backup", ExtraFiles(), START)
     assert names(tmp_path) == {"bubbot.db", "damaged.db", "damaged.db-shm", "damaged.db-wal"}
 
 
@@ -207,8 +207,8 @@ async def test_only_the_oldest_own_backups_make_room(sqlite_store: SqliteStore, 
     folder.mkdir()
     for number in range(4):
         at = START + timedelta(seconds=number)
-        write_backup(sqlite_store.path, folder / f"bubbot-{number}", Beside(), at)
-    write_backup(sqlite_store.path, folder / "before-migration-v1-x", Beside(), START)
+        write_backup(sqlite_store.path, folder / f"bubbot-{number}", ExtraFiles(), at)
+    write_backup(sqlite_store.path, folder / "before-migration-v1-x", ExtraFiles(), START)
     for name in (
         f".partial-{os.getpid()}-bubbot-own",
         "mine",
@@ -230,13 +230,13 @@ async def test_a_backup_takes_the_place_of_nothing(sqlite_store: SqliteStore, tm
     await sqlite_store.append([notes("a")])
     (tmp_path / "mine").mkdir()
     with pytest.raises(ConfigError, match="there already"):
-        write_backup(sqlite_store.path, tmp_path / "mine", Beside(), START)
+        write_backup(sqlite_store.path, tmp_path / "mine", ExtraFiles(), START)
     with pytest.raises(ConfigError, match="No such file"):
-        write_backup(sqlite_store.path, tmp_path / "no" / "folder", Beside(), START)
+        write_backup(sqlite_store.path, tmp_path / "no" / "folder", ExtraFiles(), START)
     assert {name for name in names(tmp_path) if "bubbot.db" not in name} == {"mine"}
 
 
 def test_where_there_is_no_database_there_is_nothing_to_copy(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="no database"):
-        write_backup(tmp_path / "bubbot.db", tmp_path / "backup", Beside(), START)
+        write_backup(tmp_path / "bubbot.db", tmp_path / "backup", ExtraFiles(), START)
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,8 @@ from bubbot.errors import TapeCorrupt
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event
-from bubbot.tape.query import Opening, TapeQuery
-from bubbot.tape.store import Reset
+from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.tape.store import ResetBatch
 from tests.raw import tamper
 from tests.tapes import batch, note, notes, whole
 
@@ -177,7 +177,7 @@ async def test_the_audit_of_one_tape_reports_that_tape_only(filled: SqliteStore,
 
 @pytest.mark.law("T16", "T17")
 async def test_erased_entries_are_reported_erased_and_not_altered(filled: SqliteStore) -> None:
-    await filled.reset("tape", Reset("old", erase=True, also=(("other", (1,)),)), [anchor("start"), ERASED])
+    await filled.reset("tape", ResetBatch("old", erase=True, also=(("other", (1,)),)), [anchor("start"), ERASED])
     report = await filled.audit()
     assert [(finding.tape, finding.id, finding.what) for finding in report.findings] == [
         *[("old", entry_id, "erased") for entry_id in (1, 2, 3, 4)],
@@ -188,14 +188,14 @@ async def test_erased_entries_are_reported_erased_and_not_altered(filled: Sqlite
 
 @pytest.mark.law("T16", "T17")
 async def test_an_altered_date_of_an_erased_entry_is_still_reported(filled: SqliteStore, path: Path) -> None:
-    await filled.reset("tape", Reset("old", erase=True), [ERASED])
+    await filled.reset("tape", ResetBatch("old", erase=True), [ERASED])
     tamper(path, "UPDATE entries SET date = '2026-01-01' WHERE seq = 2")
     assert ("old", 2, "altered") in await findings(filled)
 
 
 @pytest.mark.law("T16")
 async def test_the_chain_goes_on_after_an_archive(filled: SqliteStore) -> None:
-    await filled.reset("tape", Reset("old"), [event("tape/archived")])
+    await filled.reset("tape", ResetBatch("old"), [event("tape/archived")])
     await filled.append([notes("c")])
     assert await findings(filled) == []
 
@@ -219,7 +219,7 @@ async def test_a_kept_deployment_head_can_be_checked_after_the_tapes_have_change
     if change == "append":
         await filled.append([notes("c"), notes("y", tape="third")])
     else:
-        await filled.reset("tape", Reset("old", erase=change == "erase"), [ERASED])
+        await filled.reset("tape", ResetBatch("old", erase=change == "erase"), [ERASED])
     assert await filled.deployment_head(5) == kept
     assert await filled.deployment_head() != kept
 
@@ -240,7 +240,7 @@ async def test_equal_texts_have_different_digests(sqlite_store: SqliteStore, pat
 async def test_an_altered_anchor_is_an_error_where_a_window_is_looked_for(filled: SqliteStore, path: Path) -> None:
     tamper(path, "UPDATE entries SET payload = replace(payload, 'start', 'stark') WHERE seq = 1")
     with pytest.raises(TapeCorrupt, match="entry 1 of the tape tape"):
-        await filled.fetch([TapeQuery("tape", Opening())])
+        await filled.fetch([TapeQuery("tape", OpeningAnchor())])
 
 
 @pytest.mark.law("T15")
@@ -255,6 +255,6 @@ async def test_an_altered_blob_is_an_error_naming_it(filled: SqliteStore, path: 
 async def test_what_was_erased_stays_so_when_its_tape_is_put_aside_and_another_has_its_name(
     filled: SqliteStore,
 ) -> None:
-    await filled.reset("tape", Reset("old", erase=True, also=(("other", (1,)),)), [ERASED])
-    await filled.reset("other", Reset("other@old"), [event("tape/archived")])
+    await filled.reset("tape", ResetBatch("old", erase=True, also=(("other", (1,)),)), [ERASED])
+    await filled.reset("other", ResetBatch("other@old"), [event("tape/archived")])
     assert (await filled.audit()).damage == ()

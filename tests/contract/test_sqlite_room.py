@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_room import SHORT, WalKeeper, WalLimits, wal_size
+from bubbot.stores.sqlite_room import SHORT, WalCheckpointer, WalLimits, wal_size
 from bubbot.stores.sqlite_writer import no_care
 from bubbot.tape.entry import event
-from bubbot.tape.store import Batch, ForkRecord, Reset
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import CountingSalt, SteppingClock
 from tests.raw import raw
 from tests.tapes import batch, note, notes, texts
@@ -39,7 +39,7 @@ async def write(store: SqliteStore, megabytes: int) -> int:
 
 def look_after(store: SqliteStore, limits: WalLimits | None) -> None:
     assert store._writer is not None
-    store._writer._after = WalKeeper(store.path, 10_000, limits).after if limits else no_care
+    store._writer._after = WalCheckpointer(store.path, 10_000, limits).after if limits else no_care
 
 
 @contextmanager
@@ -117,7 +117,7 @@ async def test_a_long_reader_makes_the_log_grow_only_until_it_leaves_and_delays_
 
 async def test_room_that_was_erased_goes_back_to_the_disk(sqlite_store: SqliteStore) -> None:
     await write(sqlite_store, 4)
-    await sqlite_store.reset("load", Reset("load@old"), [event("tape/archived")])
+    await sqlite_store.reset("load", ResetBatch("load@old"), [event("tape/archived")])
     before = await sqlite_store.room()
     await sqlite_store.erase_archive("load@old", batch(event("tape/erased"), tape="bubbot/home"), ())
     await sqlite_store.give_back(whole=False)
@@ -152,8 +152,8 @@ async def test_an_archive_is_erased_by_a_fact_with_what_others_hold_of_it_and_no
 ) -> None:
     await sqlite_store.append([notes("old"), notes("of old", "of new", tape="bubbot/inbox/x")])
     await sqlite_store.put_blob("tape", b"old")
-    await sqlite_store.reset("tape", Reset("tape@1"), [note("new")])
-    await sqlite_store.reset("tape", Reset("tape@2"), [note("newest")])
+    await sqlite_store.reset("tape", ResetBatch("tape@1"), [note("new")])
+    await sqlite_store.reset("tape", ResetBatch("tape@2"), [note("newest")])
     fact = batch(event("tape/erased", {"archive": "tape@1"}), tape="bubbot/home")
     await sqlite_store.erase_archive("tape@1", fact, (("bubbot/inbox/x", (1,)),))
     erased = {(one.tape, one.id) for one in (await sqlite_store.audit()).findings}

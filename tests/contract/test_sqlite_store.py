@@ -17,7 +17,7 @@ from bubbot.stores.sqlite_schema import MIGRATIONS
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery, Window
-from bubbot.tape.store import ForkRecord, Reset
+from bubbot.tape.store import ForkRecord, ResetBatch
 from tests.doubles import CountingSalt, SteppingClock
 from tests.raw import raw
 from tests.tapes import batch, note, notes, texts, whole
@@ -41,8 +41,8 @@ async def test_reopening_gives_the_same_entries_tapes_forks_and_blobs(path: Path
     async with opened(path) as store:
         await store.append([batch(anchor("one"), note("漢字 👍\x00", key="k", date="2026-11-21"), event("e"))])
         await store.append([notes("x", tape="doomed")])
-        await store.reset("doomed", Reset("old", erase=True), [event("tape/erased")])
-        await store.open_fork(ForkRecord("f", "tape", 3, (notes("c"),), Reset("older")))
+        await store.reset("doomed", ResetBatch("old", erase=True), [event("tape/erased")])
+        await store.open_fork(ForkRecord("f", "tape", 3, (notes("c"),), ResetBatch("older")))
         digest = await store.put_blob("tape", b"blob")
         before = (
             [await whole(store, name) for name in ("tape", "doomed", "old")],
@@ -198,7 +198,7 @@ async def test_a_reader_beside_the_writer_sees_each_commit(path: Path) -> None:
         lambda store: store.append([notes("a")]),
         lambda store: store.open_fork(ForkRecord("f", "tape", 0, ())),
         lambda store: store.drop_fork("f"),
-        lambda store: store.reset("tape", Reset("old"), []),
+        lambda store: store.reset("tape", ResetBatch("old"), []),
         lambda store: store.put_blob("tape", b"x"),
     ],
 )
@@ -306,7 +306,7 @@ async def test_no_byte_of_what_was_erased_is_left_in_any_file(path: Path) -> Non
     async with opened(path) as store:
         await fill(store)
         await store.drop_fork("f")
-        await store.reset("tape", Reset("old", erase=True, also=(("inbox", (1,)),)), [event("tape/erased")])
+        await store.reset("tape", ResetBatch("old", erase=True, also=(("inbox", (1,)),)), [event("tape/erased")])
         wal = path.with_name("bubbot.db-wal")
         assert wal.stat().st_size == 0, "the write-ahead log still holds old bytes while the store is open"
         assert await texts(store, "inbox") == ["", "stays"]
@@ -317,7 +317,7 @@ async def test_no_byte_of_what_was_erased_is_left_in_any_file(path: Path) -> Non
 async def test_an_erasing_merge_leaves_no_byte_either(path: Path) -> None:
     async with opened(path) as store:
         await fill(store)
-        how = Reset("old", erase=True, also=(("inbox", (1,)),))
+        how = ResetBatch("old", erase=True, also=(("inbox", (1,)),))
         await store.merge_fork("f", [batch(event("tape/erased"))], ("tape", how))
     assert kept_in(path.parent) == {}
 
@@ -332,7 +332,7 @@ async def test_the_search_for_erased_bytes_finds_them_where_nothing_was_erased(p
 async def test_an_erasure_is_readable_as_such_after_reopening(path: Path) -> None:
     async with opened(path) as store:
         await store.append([batch(anchor("one"), note("a"))])
-        await store.reset("tape", Reset("old", erase=True), [event("tape/erased")])
+        await store.reset("tape", ResetBatch("old", erase=True), [event("tape/erased")])
     async with opened(path) as store:
         assert [(entry.id, entry.erased) for entry in await whole(store, "old")] == [(1, True), (2, True), (3, False)]
         with pytest.raises(TapeError):

@@ -10,7 +10,7 @@ import pytest
 from bubbot.errors import StoreUnavailable, TapeConflict
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.store import Batch, ForkRecord, Reset, TapeStore
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.tapes import batch, note, notes, texts, whole
 
 
@@ -269,7 +269,7 @@ async def test_closing_twice_is_fine(store: TapeStore) -> None:
         lambda store: store.extend_fork("f", [Batch("tape", ())]),
         lambda store: store.merge_fork("f", []),
         lambda store: store.drop_fork("f"),
-        lambda store: store.reset("tape", Reset("old"), []),
+        lambda store: store.reset("tape", ResetBatch("old"), []),
         lambda store: store.put_blob("tape", b"x"),
         lambda store: store.get_blob("tape", "x"),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.tape.store import Batch, ForkRecord, Reset, TapeStore
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.tapes import batch, note, notes, texts, whole
 
 ODD = TapeEntry("hologram", {"n": [2**70, 0.1, None, "漢\x00"]}, {"by": {"id": 7}}, "2026-11-21", "k")
@@ -23,7 +23,7 @@ async def opened(store: TapeStore) -> TapeStore:
 async def test_an_open_fork_comes_back_as_it_was_given(store: TapeStore) -> None:
     await store.append([notes("a")])
     staged = (batch(ODD, note("c")), batch(note("x", key="y"), tape="other", keep_first=True))
-    record = ForkRecord("f", "tape", 1, staged, Reset("old", erase=True, also=(("inbox", (1, 2)), ("outbox", ()))))
+    record = ForkRecord("f", "tape", 1, staged, ResetBatch("old", erase=True, also=(("inbox", (1, 2)), ("outbox", ()))))
     await store.open_fork(record)
     assert await store.forks() == [record]
 
@@ -56,17 +56,17 @@ async def test_extending_adds_batches_in_order(opened: TapeStore) -> None:
 
 
 async def test_extending_can_say_how_the_merge_resets(opened: TapeStore) -> None:
-    await opened.extend_fork("f", [], Reset("old"))
+    await opened.extend_fork("f", [], ResetBatch("old"))
     await opened.extend_fork("f", [notes("d")])
     (record,) = await opened.forks()
-    assert record.reset == Reset("old")
+    assert record.reset == ResetBatch("old")
 
 
 async def test_a_later_reset_of_a_fork_replaces_the_earlier(opened: TapeStore) -> None:
-    await opened.extend_fork("f", [], Reset("old"))
-    await opened.extend_fork("f", [], Reset("old", erase=True))
+    await opened.extend_fork("f", [], ResetBatch("old"))
+    await opened.extend_fork("f", [], ResetBatch("old", erase=True))
     (record,) = await opened.forks()
-    assert record.reset == Reset("old", erase=True)
+    assert record.reset == ResetBatch("old", erase=True)
 
 
 async def test_a_fork_that_is_not_open_can_be_neither_extended_nor_merged(store: TapeStore) -> None:
@@ -130,7 +130,7 @@ async def test_forks_do_not_touch_each_other(opened: TapeStore) -> None:
 
 async def test_a_merge_with_a_reset_archives_the_tape_and_starts_it_with_the_delta(opened: TapeStore) -> None:
     stored = await opened.merge_fork(
-        "f", [batch(note("c"), event("tape/archived"), expect_head=0)], ("tape", Reset("old"))
+        "f", [batch(note("c"), event("tape/archived"), expect_head=0)], ("tape", ResetBatch("old"))
     )
     assert [entry.id for entry in stored[0]] == [1, 2]
     assert await whole(opened) == stored[0]
@@ -139,7 +139,7 @@ async def test_a_merge_with_a_reset_archives_the_tape_and_starts_it_with_the_del
 
 @pytest.mark.law("T17")
 async def test_a_merge_with_an_erasing_reset_blanks_the_old_entries(opened: TapeStore) -> None:
-    await opened.merge_fork("f", [batch(note("c"), event("tape/erased"))], ("tape", Reset("old", erase=True)))
+    await opened.merge_fork("f", [batch(note("c"), event("tape/erased"))], ("tape", ResetBatch("old", erase=True)))
     assert (await texts(opened, "old"), await texts(opened)) == (["", "", ""], ["c", ""])
 
 
@@ -151,7 +151,7 @@ async def test_a_merge_with_a_reset_puts_nothing_aside_that_the_fork_has_not_see
     await opened.append([notes("someone else")])
     before = await whole(opened), await opened.tapes(), await opened.forks()
     with pytest.raises(TapeConflict):
-        await opened.merge_fork("f", [batch(event("tape/erased"))], ("tape", Reset("old", erase=erase)))
+        await opened.merge_fork("f", [batch(event("tape/erased"))], ("tape", ResetBatch("old", erase=erase)))
     assert (await whole(opened), await opened.tapes(), await opened.forks()) == before
 
 
@@ -160,7 +160,7 @@ async def test_a_merge_with_a_reset_that_conflicts_leaves_everything_as_it_was(o
     before = await whole(opened), await opened.tapes(), await opened.forks()
     batches = [batch(event("tape/erased")), batch(note("x"), tape="other", expect_head=9)]
     with pytest.raises(TapeConflict):
-        await opened.merge_fork("f", batches, ("tape", Reset("old", erase=True)))
+        await opened.merge_fork("f", batches, ("tape", ResetBatch("old", erase=True)))
     assert (await whole(opened), await opened.tapes(), await opened.forks()) == before
 
 

@@ -12,15 +12,15 @@ from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import (
-    After,
-    Between,
-    Opening,
+    AfterAnchor,
+    BetweenAnchors,
+    IdRanges,
+    OpeningAnchor,
     Slice,
-    Spans,
     TapeQuery,
-    Whole,
+    WholeTape,
     Window,
-    Zone,
+    ZoneSlice,
     date_bounds,
     evaluate,
 )
@@ -48,16 +48,16 @@ TAPE = (
 )
 
 PARTS: tuple[Slice, ...] = (
-    Whole(),
-    Opening(),
+    WholeTape(),
+    OpeningAnchor(),
     Window(),
-    After("phase/one"),
-    After("memory/seal"),
-    Between("phase/two", "phase/one"),
-    Between("session/start", "mark"),
-    Zone("memory/open", "memory/seal"),
-    Spans(((3, 5), (4, 9), (14, None))),
-    Spans(((0, 2), (9, 3), (1000, 2000))),
+    AfterAnchor("phase/one"),
+    AfterAnchor("memory/seal"),
+    BetweenAnchors("phase/two", "phase/one"),
+    BetweenAnchors("session/start", "mark"),
+    ZoneSlice("memory/open", "memory/seal"),
+    IdRanges(((3, 5), (4, 9), (14, None))),
+    IdRanges(((0, 2), (9, 3), (1000, 2000))),
 )
 
 FILTERS: dict[str, dict[str, Any]] = {
@@ -111,7 +111,13 @@ async def test_two_filters_together_equal_evaluate(filled: TapeStore, first: str
 
 
 @pytest.mark.parametrize(
-    "part", [After("absent"), Between("absent", "mark"), Between("mark", "absent"), Zone("absent", "mark")]
+    "part",
+    [
+        AfterAnchor("absent"),
+        BetweenAnchors("absent", "mark"),
+        BetweenAnchors("mark", "absent"),
+        ZoneSlice("absent", "mark"),
+    ],
 )
 async def test_a_missing_anchor_raises_and_finds_nothing_where_asked_to(filled: TapeStore, part: Slice) -> None:
     with pytest.raises(AnchorNotFound, match="absent"):
@@ -119,7 +125,7 @@ async def test_a_missing_anchor_raises_and_finds_nothing_where_asked_to(filled: 
     assert await filled.fetch([TapeQuery("tape", part, missing="empty")]) == [()]
 
 
-@pytest.mark.parametrize("part", [Opening(), Window(), After("mark"), Zone("a", "b")])
+@pytest.mark.parametrize("part", [OpeningAnchor(), Window(), AfterAnchor("mark"), ZoneSlice("a", "b")])
 async def test_a_tape_without_entries_has_no_anchors(store: TapeStore, part: Slice) -> None:
     with pytest.raises(AnchorNotFound):
         await store.fetch([TapeQuery("tape", part)])
@@ -128,18 +134,18 @@ async def test_a_tape_without_entries_has_no_anchors(store: TapeStore, part: Sli
 
 async def test_a_fetch_goes_on_working_after_one_that_raised(filled: TapeStore) -> None:
     with pytest.raises(AnchorNotFound):
-        await filled.fetch([TapeQuery("tape"), TapeQuery("tape", After("absent"))])
+        await filled.fetch([TapeQuery("tape"), TapeQuery("tape", AfterAnchor("absent"))])
     assert len(await whole(filled)) == len(TAPE)
 
 
 async def test_an_anchor_after_the_other_is_missing_where_it_stands_only_before(filled: TapeStore) -> None:
     with pytest.raises(AnchorNotFound, match="session/start after mark"):
-        await filled.fetch([TapeQuery("tape", Between("mark", "session/start"))])
+        await filled.fetch([TapeQuery("tape", BetweenAnchors("mark", "session/start"))])
 
 
 async def test_an_event_is_no_anchor_of_its_name(filled: TapeStore) -> None:
     with pytest.raises(AnchorNotFound, match="turn/start"):
-        await filled.fetch([TapeQuery("tape", After("turn/start"))])
+        await filled.fetch([TapeQuery("tape", AfterAnchor("turn/start"))])
 
 
 async def ids(store: TapeStore, part: Slice, **filters: Any) -> list[int]:
@@ -147,19 +153,19 @@ async def ids(store: TapeStore, part: Slice, **filters: Any) -> list[int]:
 
 
 async def test_the_newest_anchor_of_a_name_wins(filled: TapeStore) -> None:
-    assert await ids(filled, After("phase/one")) == [15]
+    assert await ids(filled, AfterAnchor("phase/one")) == [15]
 
 
 async def test_between_leaves_both_anchors_out(filled: TapeStore) -> None:
-    assert await ids(filled, Between("phase/two", "phase/one")) == [11, 12, 13]
+    assert await ids(filled, BetweenAnchors("phase/two", "phase/one")) == [11, 12, 13]
 
 
 async def test_between_ends_at_the_first_of_the_second_name(filled: TapeStore) -> None:
-    assert await ids(filled, Between("session/start", "phase/one")) == [2, 3]
+    assert await ids(filled, BetweenAnchors("session/start", "phase/one")) == [2, 3]
 
 
 async def test_a_zone_includes_both_its_anchors(filled: TapeStore) -> None:
-    assert await ids(filled, Zone("memory/open", "memory/seal")) == [6, 7, 8]
+    assert await ids(filled, ZoneSlice("memory/open", "memory/seal")) == [6, 7, 8]
 
 
 @pytest.mark.parametrize(
@@ -177,20 +183,20 @@ async def test_dates_are_included_and_a_day_is_the_whole_day(
     filled: TapeStore, start: str | None, end: str | None, wanted: list[int]
 ) -> None:
     since, until = date_bounds(start, end)
-    assert await ids(filled, Whole(), since=since, until=until) == wanted
+    assert await ids(filled, WholeTape(), since=since, until=until) == wanted
 
 
 async def test_an_entry_without_a_date_matches_no_date(filled: TapeStore) -> None:
-    assert await ids(filled, Whole(), since=datetime.min.replace(tzinfo=UTC), kinds=("hologram", "anchor")) == []
+    assert await ids(filled, WholeTape(), since=datetime.min.replace(tzinfo=UTC), kinds=("hologram", "anchor")) == []
 
 
 @pytest.mark.parametrize("text", ["grüsse", "GRU\u0308SSE", "köln"])
 async def test_text_is_compared_after_normalising_and_casefolding(filled: TapeStore, text: str) -> None:
-    assert await ids(filled, Whole(), text=text) == [2]
+    assert await ids(filled, WholeTape(), text=text) == [2]
 
 
 async def test_text_is_an_exact_substring_and_no_pattern(filled: TapeStore) -> None:
-    assert [await ids(filled, Whole(), text=text) for text in ("123 done", "fine", "l%t", "l_st")] == [
+    assert [await ids(filled, WholeTape(), text=text) for text in ("123 done", "fine", "l%t", "l_st")] == [
         [11],
         [3],
         [],
@@ -201,7 +207,7 @@ async def test_text_is_an_exact_substring_and_no_pattern(filled: TapeStore) -> N
 @pytest.mark.law("T11")
 async def test_the_window_starts_after_the_newest_anchor_that_opens_one(store: TapeStore) -> None:
     await store.append([batch(anchor("one"), note("a"), anchor("two"), note("b"), note("c"))])
-    assert (await ids(store, Opening()), await ids(store, Window())) == ([3], [4, 5])
+    assert (await ids(store, OpeningAnchor()), await ids(store, Window())) == ([3], [4, 5])
 
 
 @pytest.mark.law("T11")
@@ -213,7 +219,7 @@ async def test_a_window_stays_where_it_is_at_an_anchor_that_says_so_or_is_memory
     store: TapeStore, quiet: TapeEntry
 ) -> None:
     await store.append([batch(anchor("one"), note("a"), quiet, note("b"))])
-    assert (await ids(store, Opening()), await ids(store, Window())) == ([1], [2, 3, 4])
+    assert (await ids(store, OpeningAnchor()), await ids(store, Window())) == ([1], [2, 3, 4])
 
 
 @pytest.mark.law("T11")
@@ -232,14 +238,14 @@ async def test_recalls_that_make_no_sense_are_left_out(store: TapeStore) -> None
 @pytest.mark.law("T9")
 async def test_ids_and_limits_beyond_every_database_find_what_there_is(filled: TapeStore) -> None:
     huge = 10**30
-    assert await ids(filled, Spans(((14, huge), (huge, huge), (huge, None))), limit=huge) == [14, 15]
+    assert await ids(filled, IdRanges(((14, huge), (huge, huge), (huge, None))), limit=huge) == [14, 15]
 
 
 @pytest.mark.law("T9")
 @pytest.mark.parametrize("newest", [False, True])
 async def test_thousands_of_ranges_are_a_query_like_any_other(store: TapeStore, newest: bool) -> None:
     await store.append([batch(*[note(str(number), key=str(number)) for number in range(600)])])
-    part = Spans(tuple((place, place) for place in range(1, 3000, 2)))
+    part = IdRanges(tuple((place, place) for place in range(1, 3000, 2)))
     wanted = list(range(1, 601, 2))[:: -1 if newest else 1]
     assert await ids(store, part, newest=newest) == wanted
     assert await ids(store, part, newest=newest, limit=130) == wanted[:130]

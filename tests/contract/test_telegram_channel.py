@@ -16,27 +16,27 @@ from bubbot.channel import (
     Attachment,
     ChannelEvent,
     ChannelOptions,
+    ChatMigration,
     CommandInfo,
     Edit,
-    File,
     Inbound,
-    Moved,
+    MessagePart,
     Outbound,
-    Part,
+    OutboundFile,
     Reaction,
-    Unparsed,
+    UnparsedUpdate,
     no_commands,
 )
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 from channels.telegram import TelegramChannel, TelegramWebhookChannel
-from channels.telegram_api import Timing
+from channels.telegram_api import TelegramApiTiming
 from channels.telegram_settings import read_settings
 from tests.botapi import odd
 from tests.botapi.faults import Cut, Drop, Html, Wedge
 from tests.botapi.server import Server
 from tests.telegram_channel import SHORT
 
-FAST = Timing(
+FAST = TelegramApiTiming(
     call=5.0, poll_margin=1.0, refusals=SHORT, conflicts=SHORT, conflict_quiet=1.0, first_wait=0.02, longest_wait=0.1,
     chance=lambda: 0.0,
 )  # fmt: skip
@@ -103,8 +103,8 @@ async def test_a_conversation_in_private(server: Server) -> None:
         shown = chat.message(int(receipt.external_id))
         assert (shown["text"], shown["entities"]) == ("Hi Kim", [{"type": "bold", "offset": 3, "length": 3}])
         assert shown["reply_to_message"]["message_id"] == first["message_id"]
-        await talk.channel.edit(receipt.external_id, Part(event.chat, "Hello Kim"))
-        await talk.channel.edit(receipt.external_id, Part(event.chat, "Hello Kim"))
+        await talk.channel.edit(receipt.external_id, MessagePart(event.chat, "Hello Kim"))
+        await talk.channel.edit(receipt.external_id, MessagePart(event.chat, "Hello Kim"))
         assert chat.message(int(receipt.external_id))["text"] == "Hello Kim"
         await talk.channel.typing(event.chat, "")
         chat.say("/new window")
@@ -130,16 +130,16 @@ async def test_a_group(server: Server) -> None:
         assert [(one.text, one.addressed, one.direct) for one in (said, asked)] == [
             ("good morning", False, False), ("what is 2+2?", True, False)
         ]  # fmt: skip
-        receipt = await talk.channel.send(Part(asked.chat, "4"))
+        receipt = await talk.channel.send(MessagePart(asked.chat, "4"))
         room.say("why?", ada, reply_to=int(receipt.external_id))
         why = await talk.next(Inbound)
         assert why.quote is not None
         assert (why.addressed, why.quote.text, why.reply_to) == (True, "4", receipt.external_id)
         moved = server.migrate(room, ada)
-        event = await talk.next(Moved)
+        event = await talk.next(ChatMigration)
         assert (event.chat, event.to) == (str(room.id), str(moved.id))
         # Nobody told whoever sends: the channel follows.
-        await talk.channel.send(Part(str(room.id), "still here"))
+        await talk.channel.send(MessagePart(str(room.id), "still here"))
         assert "still here" in server.transcript()
 
 
@@ -151,9 +151,9 @@ async def test_a_topic_is_a_session_and_answers_survive_it(server: Server) -> No
         room.say("hello", ada, thread=topic.id)
         event = await talk.next(Inbound)
         assert (event.thread, event.reply_to, event.addressed) == (str(topic.id), "", False)
-        receipt = await talk.channel.send(Part(event.chat, "hi", event.thread))
+        receipt = await talk.channel.send(MessagePart(event.chat, "hi", event.thread))
         assert room.message(int(receipt.external_id))["message_thread_id"] == topic.id
-        receipt = await talk.channel.send(Part(event.chat, "lost topic", "99999"))
+        receipt = await talk.channel.send(MessagePart(event.chat, "lost topic", "99999"))
         assert "message_thread_id" not in room.message(int(receipt.external_id))
 
 
@@ -188,7 +188,9 @@ async def test_files_both_ways(server: Server) -> None:
         with pytest.raises(FetchFailed, match="could not be fetched") as caught:
             await talk.channel.fetch(file, 1000)
         assert not caught.value.permanent
-        await talk.channel.send(Part(str(chat.id), "", file=File("code.py", "text/x-python", "print('é')")))
+        await talk.channel.send(
+            MessagePart(str(chat.id), "", file=OutboundFile("code.py", "text/x-python", "print('é')"))
+        )
         assert "code.py" in server.transcript()
         with pytest.raises(FetchFailed):
             await talk.channel.fetch(Attachment("nothing"), 1000)
@@ -230,7 +232,7 @@ async def test_odd_updates_are_kept_and_stop_nothing(server: Server) -> None:
     server.odd(odd.new_kind())
     chat.say("and on")
     async with talking(server) as talk:
-        kept = [await talk.next(Unparsed), await talk.next(Unparsed)]
+        kept = [await talk.next(UnparsedUpdate), await talk.next(UnparsedUpdate)]
         assert (await talk.next(Inbound)).text == "and on"
     bot = server.bot.user.id
     assert [one.external_id for one in kept] == [f"{bot}:u{first}", f"{bot}:u{second}"]
@@ -284,10 +286,10 @@ async def test_people_who_blocked_the_bot_and_wrong_tokens(server: Server) -> No
     chat.block()
     talk = Talk(server)
     with pytest.raises(DeliveryFailed) as caught:
-        await talk.channel.send(Part(str(chat.id), "hi"))
+        await talk.channel.send(MessagePart(str(chat.id), "hi"))
     assert caught.value.permanent
     with pytest.raises(DeliveryFailed) as caught:
-        await talk.channel.send(Part("123", "hi"))
+        await talk.channel.send(MessagePart("123", "hi"))
     assert caught.value.permanent
     await talk.channel.aclose()
     wrong = Talk(server, token="4242:" + "A" * 35)

@@ -13,19 +13,19 @@ import pytest
 
 from bubbot.channel import (
     ChannelEvent,
-    Closes,
-    Editing,
-    Fetches,
+    FetchesAttachments,
     Inbound,
-    Part,
-    Typing,
-    Unparsed,
-    Webhook,
+    MessagePart,
+    SupportsClose,
+    SupportsEditing,
+    SupportsTyping,
+    SupportsWebhook,
+    UnparsedUpdate,
 )
 from bubbot.errors import ChannelRefused
 from channels.telegram import TelegramChannel, create
-from channels.telegram_api import UPDATES, Api
-from channels.telegram_errors import Unreachable
+from channels.telegram_api import UPDATES, TelegramApi
+from channels.telegram_errors import TelegramUnavailable
 from channels.telegram_settings import read_settings
 from tests.telegram_channel import (
     CONFLICT,
@@ -51,12 +51,12 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 async def test_its_powers(server: ScriptedServer) -> None:
     async with opened(server) as channel:
-        for power in (Closes, Typing, Editing, Fetches):
+        for power in (SupportsClose, SupportsTyping, SupportsEditing, FetchesAttachments):
             assert isinstance(channel, power)
-        assert not isinstance(channel, Webhook)
+        assert not isinstance(channel, SupportsWebhook)
         assert channel.edit_interval == 1.5
     async with opened(server, **FULL) as channel:
-        assert isinstance(channel, Webhook)
+        assert isinstance(channel, SupportsWebhook)
         assert channel.path == "/tg"
     other = create(options(server))
     assert type(other) is TelegramChannel
@@ -119,8 +119,8 @@ class TestPolling:
             await server.until(lambda: len(server.sent("getUpdates")) == 2)
         first, second, third, fourth = heard.events
         assert isinstance(first, Inbound)
-        assert isinstance(second, Unparsed)
-        assert isinstance(third, Unparsed)
+        assert isinstance(second, UnparsedUpdate)
+        assert isinstance(third, UnparsedUpdate)
         assert isinstance(fourth, Inbound)
         assert (second.external_id, second.chat, third.raw) == ("4242:u11", "77", b'"no update"')
         assert server.sent("getUpdates")[1]["offset"] == 14
@@ -200,8 +200,8 @@ class TestPolling:
         slow = await asyncio.start_server(trickle, "127.0.0.1", 0)
         address = f"http://127.0.0.1:{slow.sockets[0].getsockname()[1]}"
         given = read_settings("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
-        api = Api(given, replace(FAST, poll_margin=-0.7))
-        with pytest.raises(Unreachable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
+        api = TelegramApi(given, replace(FAST, poll_margin=-0.7))
+        with pytest.raises(TelegramUnavailable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
             await api.poll(None, hold=True)
         await asyncio.wait_for(ended.wait(), 5)
         await api.aclose()
@@ -368,8 +368,8 @@ async def test_two_bots_share_nothing(server: ScriptedServer) -> None:
     heard = Heard(server)
     async with opened(server) as one, opened(server, link_previews=True) as other, running(one, heard):
         await server.until(lambda: len(heard.events) == 1)
-        await one.send(Part("77", "a"))
+        await one.send(MessagePart("77", "a"))
         await one.aclose()
-        await other.send(Part("77", "b"))
+        await other.send(MessagePart("77", "b"))
     assert ["link_preview_options" in sent for sent in server.sent("sendMessage")] == [True, False]
     assert ME["username"] == "our_bot"

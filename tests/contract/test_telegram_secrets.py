@@ -12,11 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.channel import (
-    Attachment,
-    CommandInfo,
-    Part,
-)
+from bubbot.channel import Attachment, CommandInfo, MessagePart
 from bubbot.errors import BubbotError
 from channels.telegram import TelegramChannel
 from channels.telegram_settings import read_settings
@@ -68,7 +64,7 @@ class TestSecrets:
         server.usual["getFile"] = {"file_path": "f"}
         server.files["f"] = lambda _: web.Response(status=500, body=TOKEN.encode())
         async with opened(server, timing, commands=lambda: [CommandInfo("new")]) as channel:
-            part = Part("77", "hi", markup=BOLD)
+            part = MessagePart("77", "hi", markup=BOLD)
             await attempt("sendMessage", channel.send(part))
             await attempt("editMessageText", channel.edit("7", part))
             await attempt("sendChatAction", channel.typing("77", ""))

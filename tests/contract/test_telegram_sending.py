@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.channel import (
-    Attachment,
-    File,
-    Part,
-)
+from bubbot.channel import Attachment, MessagePart, OutboundFile
 from bubbot.errors import DeliveryFailed, FetchFailed
 from channels.telegram import create
 from channels.telegram_files import fetch
@@ -38,7 +34,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 class TestSending:
     async def test_a_message_with_all_it_can_have(self, server: ScriptedServer) -> None:
         async with opened(server) as channel:
-            receipt = await channel.send(Part("-1001", "hi", "12", "5", BOLD))
+            receipt = await channel.send(MessagePart("-1001", "hi", "12", "5", BOLD))
         assert receipt.external_id == "7"
         assert server.sent("sendMessage") == [
             {
@@ -50,26 +46,26 @@ class TestSending:
 
     async def test_link_previews_are_a_setting(self, server: ScriptedServer) -> None:
         async with opened(server, link_previews=True) as channel:
-            await channel.send(Part("77", "hi"))
+            await channel.send(MessagePart("77", "hi"))
         assert server.sent("sendMessage") == [{"chat_id": "77", "text": "hi"}]
 
     async def test_refused_markup_is_left_out(self, server: ScriptedServer) -> None:
         server.say("sendMessage", UNPARSED)
         async with opened(server) as channel:
-            assert (await channel.send(Part("77", "hi", markup=BOLD))).external_id == "7"
+            assert (await channel.send(MessagePart("77", "hi", markup=BOLD))).external_id == "7"
         assert ["entities" in one for one in server.sent("sendMessage")] == [True, False]
 
     async def test_a_topic_that_is_gone_is_left_out(self, server: ScriptedServer) -> None:
         server.say("sendMessage", No(400, "Bad Request: message thread not found"), UNPARSED)
         async with opened(server) as channel:
-            await channel.send(Part("-1001", "hi", "12", markup=BOLD))
+            await channel.send(MessagePart("-1001", "hi", "12", markup=BOLD))
         assert [one.get("message_thread_id") for one in server.sent("sendMessage")] == [12, None, None]
 
     async def test_a_chat_that_moved_is_followed_and_remembered(self, server: ScriptedServer) -> None:
         moved = "Bad Request: group chat was upgraded to a supergroup chat"
         server.say("sendMessage", No(400, moved, {"migrate_to_chat_id": -1001}))
         async with opened(server) as channel:
-            receipts = [await channel.send(Part("-55", text, reply_to="3")) for text in ("hi", "more")]
+            receipts = [await channel.send(MessagePart("-55", text, reply_to="3")) for text in ("hi", "more")]
             await channel.typing("-55", "")
         assert [one["chat_id"] for one in server.sent("sendMessage")] == ["-55", "-1001", "-1001"]
         assert [one.chat for one in receipts] == ["-1001", "-1001"]  # where they stand, so that they can be changed
@@ -81,7 +77,7 @@ class TestSending:
         server.say("sendMessage", *[there, back] * 10)
         async with opened(server) as channel:
             with pytest.raises(DeliveryFailed) as caught:
-                await channel.send(Part("-1", "hi"))
+                await channel.send(MessagePart("-1", "hi"))
         assert caught.value.permanent
 
     @pytest.mark.parametrize(
@@ -103,21 +99,25 @@ class TestSending:
         async with opened(server, replace(FAST, call=0.3)) as channel:
             server.say("sendMessage", answer)
             with pytest.raises(DeliveryFailed) as caught:
-                await channel.send(Part("77", "hi"))
+                await channel.send(MessagePart("77", "hi"))
             assert (caught.value.permanent, caught.value.retry_after) == (permanent, retry_after)
-            assert (await channel.send(Part("77", "again"))).external_id == "7"
+            assert (await channel.send(MessagePart("77", "again"))).external_id == "7"
         assert len(server.sent("sendMessage")) == 2
 
     async def test_a_success_without_a_number_is_a_success(self, server: ScriptedServer) -> None:
         server.say("sendMessage", True)
         async with opened(server) as channel:
-            assert (await channel.send(Part("77", "hi"))).external_id == ""
+            assert (await channel.send(MessagePart("77", "hi"))).external_id == ""
 
     async def test_files(self, server: ScriptedServer) -> None:
         async with opened(server) as channel:
-            await channel.send(Part("77", "see", file=File("a.py", "text/x-python", "print('é')\n"), markup=BOLD))
-            await channel.send(Part("77", "", "9", "5", file=File("b.pdf", "application/pdf", digest="d1")))
-            await channel.send(Part("77", "", file=File("c.png", "image/png", digest="d2")))
+            await channel.send(
+                MessagePart("77", "see", file=OutboundFile("a.py", "text/x-python", "print('é')\n"), markup=BOLD)
+            )
+            await channel.send(
+                MessagePart("77", "", "9", "5", file=OutboundFile("b.pdf", "application/pdf", digest="d1"))
+            )
+            await channel.send(MessagePart("77", "", file=OutboundFile("c.png", "image/png", digest="d2")))
         first, second = server.sent("sendDocument")
         assert first == {
             "chat_id": "77", "caption": "see", "caption_entities": BOLD["entities"],
@@ -130,14 +130,14 @@ class TestSending:
     async def test_a_picture_that_is_refused_as_one_goes_as_a_file(self, server: ScriptedServer) -> None:
         server.say("sendPhoto", No(400, "Bad Request: PHOTO_INVALID_DIMENSIONS"))
         async with opened(server) as channel:
-            await channel.send(Part("77", "", file=File("c.png", "image/png", digest="d2")))
+            await channel.send(MessagePart("77", "", file=OutboundFile("c.png", "image/png", digest="d2")))
         assert server.methods() == ["sendPhoto", "sendDocument"]
 
 
 class TestEditing:
     async def test_a_change(self, server: ScriptedServer) -> None:
         async with opened(server) as channel:
-            await channel.edit("7", Part("77", "hi", markup=BOLD))
+            await channel.edit("7", MessagePart("77", "hi", markup=BOLD))
         assert server.sent("editMessageText") == [
             {"chat_id": "77", "message_id": 7, "text": "hi", **BOLD, "link_preview_options": {"is_disabled": True}}
         ]
@@ -149,8 +149,8 @@ class TestEditing:
         )
         server.say("editMessageText", same, UNPARSED, same)
         async with opened(server) as channel:
-            await channel.edit("7", Part("77", "hi"))
-            await channel.edit("7", Part("77", "hi", markup=BOLD))
+            await channel.edit("7", MessagePart("77", "hi"))
+            await channel.edit("7", MessagePart("77", "hi", markup=BOLD))
         assert ["entities" in one for one in server.sent("editMessageText")] == [False, True, False]
 
     @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ class TestEditing:
         server.say("editMessageText", answer)
         async with opened(server) as channel:
             with pytest.raises(DeliveryFailed) as caught:
-                await channel.edit("7", Part("77", "hi"))
+                await channel.edit("7", MessagePart("77", "hi"))
         assert caught.value.permanent is permanent
         assert caught.value.retry_after == (3.0 if isinstance(answer, No) and answer.code == 429 else None)
 
     async def test_there_has_to_be_a_message(self, server: ScriptedServer) -> None:
         async with opened(server) as channel:
-            for message, part in (("", Part("77", "hi")), ("7", Part("77", "", file=File("a")))):
+            for message, part in (("", MessagePart("77", "hi")), ("7", MessagePart("77", "", file=OutboundFile("a")))):
                 with pytest.raises(DeliveryFailed) as caught:
                     await channel.edit(message, part)
                 assert caught.value.permanent

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import (
-    ChannelEvent,
-    CommandInfo,
-    Unparsed,
-)
+from bubbot.channel import ChannelEvent, CommandInfo, UnparsedUpdate
 from bubbot.errors import ChannelRefused
 from channels.telegram import TelegramWebhookChannel
 from channels.telegram_api import UPDATES
@@ -85,7 +81,7 @@ class TestWebhook:
             assert heard.events == []
             assert await channel.handle(SECRET, b"\xff{") == 200
             assert await channel.handle(SECRET, b"[" * 100_000) == 200
-        assert [type(one) for one in heard.events] == [Unparsed, Unparsed]
+        assert [type(one) for one in heard.events] == [UnparsedUpdate, UnparsedUpdate]
 
     async def test_before_and_after_it_runs_telegram_shall_come_again(self, server: ScriptedServer) -> None:
         async with self.ready(server, Heard(server)) as channel:

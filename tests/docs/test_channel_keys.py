@@ -8,7 +8,7 @@ import re
 import pytest
 
 from channels import discord_settings, telegram_settings
-from channels.keys import Key
+from channels.keys import SettingKey
 from tests.docs.pages import ROOT
 
 REFERENCE = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ REFERENCE = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-
     ("adapter", "keys"),
     [("discord", discord_settings.KEYS), ("telegram", telegram_settings.KEYS)],
 )
-def test_the_keys_of_an_adapter_are_in_the_reference(adapter: str, keys: tuple[Key, ...]) -> None:
+def test_the_keys_of_an_adapter_are_in_the_reference(adapter: str, keys: tuple[SettingKey, ...]) -> None:
     _, heading, section = REFERENCE.partition(f"\n## [channels.{adapter}]\n")
     assert heading
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$", section.partition("\n## ")[0], re.MULTILINE)

@@ -13,10 +13,10 @@ import pytest
 
 from bubbot.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.models import scripted
-from bubbot.settings import Setting, Settings, describe, load
+from bubbot.settings import SettingDescription, Settings, describe, load
 from bubbot.settings_channels import ChannelSettings, GuildSettings, channel_settings
 from channels import discord_settings, telegram_settings
-from channels.keys import Key
+from channels.keys import SettingKey
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.toml"
@@ -71,7 +71,7 @@ def in_reference() -> Iterator[tuple[str, str, list[str]]]:
             yield section, row[1], [cell.strip() for cell in row[2].split(" | ")]
 
 
-def default_in_words(setting: Setting) -> str:
+def default_in_words(setting: SettingDescription) -> str:
     if setting.default is None:
         return "not set"
     return f"`{json.dumps(setting.default)}`"
@@ -121,7 +121,7 @@ def test_the_example_switched_on_loads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("adapter", "keys"), KEYS.items())
 def test_the_example_has_every_key_of_an_adapter_with_its_default_and_no_other(
-    adapter: str, keys: tuple[Key, ...]
+    adapter: str, keys: tuple[SettingKey, ...]
 ) -> None:
     table = tomllib.loads(uncommented())["channels"][adapter]
     assert list(table) == [key.name for key in keys]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bubbot import errors
-from bubbot.channel import Inbound, Sender, Unparsed
+from bubbot.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
 from bubbot.errors import BubbotError
 from bubbot.home import Home
@@ -30,7 +30,7 @@ from bubbot.tools.session import context_tool, help_tool, reset_tool, session_to
 from bubbot.tools.tape import tape_tools
 from bubbot.tools.usage import usage_tool
 from bubbot.views.context import SELECTORS
-from bubbot.wiring import App, open_app
+from bubbot.wiring import Bot, open_app
 from tests.docs.names import written
 from tests.docs.pages import ROOT
 
@@ -206,7 +206,7 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         for number, text in enumerate(SAID):
             await app.ask(Inbound("stdin", str(number), "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z"))
-        await app.gate.receive(Unparsed("stdin", "broken", "default", b"\xff", "no text"))
+        await app.gate.receive(UnparsedUpdate("stdin", "broken", "default", b"\xff", "no text"))
         entries = [entry for tape in await app.store.tapes() for entry in await _whole(app, tape.name)]
 
     assert {entry.kind for entry in entries} == set(Kind)
@@ -222,7 +222,7 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
     assert listed == [tool.commands[0] if tool.commands else tool.name for tool in _tools()]
 
 
-async def _whole(app: App, tape: str) -> tuple[TapeEntry, ...]:
+async def _whole(app: Bot, tape: str) -> tuple[TapeEntry, ...]:
     return (await app.store.fetch([TapeQuery(tape)]))[0]
 
 

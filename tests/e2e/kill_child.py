@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import Channel, Part, Receipt
+from bubbot.channel import Channel, MessagePart, Receipt
 from bubbot.home import Home
 from bubbot.model import Model, ModelEvent, ModelRequest
 from bubbot.settings import load
-from bubbot.tape.store import Batch, Reset, TapeStore
+from bubbot.tape.store import Batch, ResetBatch, TapeStore
 from bubbot.tool import NoArgs, tool
 from bubbot.turn import Turn
-from bubbot.wiring import Wrap, open_app
+from bubbot.wiring import PortWrappers, open_app
 
 
 class Killer:
@@ -57,10 +57,10 @@ class KillingStore:
     async def open_fork(self, record: Any) -> Any:
         return await self._around("open-fork", self._store.open_fork(record))
 
-    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: Reset | None = None) -> Any:
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> Any:
         return await self._around("extend-fork", self._store.extend_fork(fork, staged, reset))
 
-    async def merge_fork(self, fork: str, batches: Sequence[Batch], reset: tuple[str, Reset] | None = None) -> Any:
+    async def merge_fork(self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None) -> Any:
         if not self._split_done:
             return await self._around("merge", self._store.merge_fork(fork, batches, reset))
         done = [batch for batch in batches if batch.tape.startswith("bubbot/inbox/")]
@@ -90,7 +90,7 @@ class KillingChannel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._channel, name)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         self._killer.at("send:before")
         receipt = await self._channel.send(part)
         self._killer.at("send:after")
@@ -125,7 +125,7 @@ async def main(home: Path, script: str, point: str, broken: str) -> None:
         killer.at("tool:after")
         return "touched"
 
-    wrap = Wrap(
+    wrap = PortWrappers(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
         channel=lambda channel: KillingChannel(channel, killer),

@@ -16,27 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.channel import (
+    AcknowledgesInteractions,
     Channel,
     ChannelEvent,
-    Dismisses,
-    Editing,
-    Fetches,
-    Finds,
-    Part,
+    FetchesAttachments,
+    FindsMessages,
+    MessagePart,
     Receipt,
     Receive,
-    Typing,
+    SupportsEditing,
+    SupportsTyping,
 )
 from bubbot.gateway import live
-from bubbot.gateway.manager import Grace
+from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.settings import load
 from bubbot.tool import NoArgs, tool
 from bubbot.turn import Turn
-from bubbot.wiring import Wrap
+from bubbot.wiring import PortWrappers
 from bubbot.wiring_daemon import open_daemon
-from channels.discord_missed import Missed
+from channels.discord_missed import Backfill
 from tests.e2e import forked
 from tests.e2e.hurried import hurry
 from tests.e2e.kill_child import Killer, KillingModel, KillingStore
@@ -74,14 +74,14 @@ class KillingChannel:
         await asyncio.sleep(0.5)
         await receive(event)
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         self._killer.at("send:before")
         receipt = await self._channel.send(part)
         self._killer.at("send:after")
         return receipt
 
-    async def edit(self, message: str, part: Part) -> None:
-        assert isinstance(self._channel, Editing)
+    async def edit(self, message: str, part: MessagePart) -> None:
+        assert isinstance(self._channel, SupportsEditing)
         self._killer.at("edit:before")
         await self._channel.edit(message, part)
         self._killer.at("edit:after")
@@ -89,15 +89,15 @@ class KillingChannel:
     # Powers are looked for on the object itself, so the ones used are named here.
     @property
     def edit_interval(self) -> float:
-        assert isinstance(self._channel, Editing)
+        assert isinstance(self._channel, SupportsEditing)
         return self._channel.edit_interval
 
     async def typing(self, chat: str, thread: str) -> None:
-        assert isinstance(self._channel, Typing)
+        assert isinstance(self._channel, SupportsTyping)
         await self._channel.typing(chat, thread)
 
     async def fetch(self, attachment: Any, limit: int) -> bytes:
-        assert isinstance(self._channel, Fetches)
+        assert isinstance(self._channel, FetchesAttachments)
         return await self._channel.fetch(attachment, limit)
 
     async def aclose(self) -> None:
@@ -109,30 +109,30 @@ class KillingFinder(KillingChannel):
 
     blind = False
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         return await super().send(replace(part, key="") if self.blind else part)
 
-    async def find(self, part: Part, since: str) -> Sequence[str]:
-        assert isinstance(self._channel, Finds)
+    async def find(self, part: MessagePart, since: str) -> Sequence[str]:
+        assert isinstance(self._channel, FindsMessages)
         return [] if self.blind else await self._channel.find(part, since)
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        assert isinstance(self._channel, Dismisses)
+        assert isinstance(self._channel, AcknowledgesInteractions)
         await self._channel.dismiss(chat, thread, message)
 
 
 def killing(channel: Channel, killer: Killer, broken: str) -> Channel:
     """The channel with the points in it."""
-    if not isinstance(channel, Finds):
+    if not isinstance(channel, FindsMessages):
         return KillingChannel(channel, killer, early=broken == "early-ack")
     finder = KillingFinder(channel, killer, early=broken == "early-ack")
     finder.blind = broken == "no-find"
     if broken == "no-fill":
-        Missed.fill = nothing_missed  # type: ignore[method-assign]
+        Backfill.fill = nothing_missed  # type: ignore[method-assign]
     return finder
 
 
-async def nothing_missed(self: Missed, chat: str, take: object) -> None:
+async def nothing_missed(self: Backfill, chat: str, take: object) -> None:
     """In place of what fetches messages."""
 
 
@@ -152,7 +152,7 @@ async def main(home: Path, point: str, broken: str) -> None:
         killer.at("tool:after")
         return "touched"
 
-    wrap = Wrap(
+    wrap = PortWrappers(
         store=lambda store: KillingStore(store, killer, split_done=broken == "split-done"),
         model=lambda model: KillingModel(model, killer),
         channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, broken),
@@ -164,7 +164,7 @@ async def main(home: Path, point: str, broken: str) -> None:
         keeping = daemon.keep_time()
         await ending.wait()
         keeping.cancel()
-        await daemon.manager.end(Grace(turns=5.0, deliveries=5.0))
+        await daemon.manager.end(ShutdownTimeouts(turns=5.0, deliveries=5.0))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from bubbot.access import ACCESS_TAPE, Access, Listed
+from bubbot.access import ACCESS_TAPE, AccessService, ListedPeople
 from bubbot.channel import Sender
 from bubbot.cli.tape_names import service
 from bubbot.home import Home
@@ -35,7 +35,9 @@ def given_code(home: Path, who: str, name: str) -> str:
 
     async def pair() -> str | None:
         async with open_tapes(Home(home), write=True) as (store, _):
-            made = Access(service(store, ACCESS_TAPE), now=now, random=os.urandom, configured={"chat": Listed()})
+            made = AccessService(
+                service(store, ACCESS_TAPE), now=now, random=os.urandom, configured={"chat": ListedPeople()}
+            )
             return await made.pair(Sender(who, name), "chat", who)
 
     code = asyncio.run(pair())

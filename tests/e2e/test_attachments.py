@@ -20,7 +20,7 @@ from bubbot.models.litellm import LitellmModel
 from bubbot.settings import ModelSettings, Settings
 from bubbot.settings_model import AttachmentSettings
 from bubbot.turn import TurnResult
-from bubbot.wiring import App, Wrap, new_id, open_app
+from bubbot.wiring import Bot, PortWrappers, new_id, open_app
 from tests.e2e import bot
 from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
@@ -48,16 +48,16 @@ def settings(address: str, *, name: str = "openai/gpt-4o", **attachments: Any) -
     return Settings(model=model, attachments=AttachmentSettings(**attachments))
 
 
-def wrapped(made: list[Platform], **files: bytes) -> Wrap:
+def wrapped(made: list[Platform], **files: bytes) -> PortWrappers:
     def channel(real: Channel) -> Channel:
         made.append(Platform(real))
         made[0].files = dict(files)
         return made[0]
 
-    return Wrap(channel=channel)
+    return PortWrappers(channel=channel)
 
 
-async def said(app: App, text: str, *attachments: Attachment) -> TurnResult:
+async def said(app: Bot, text: str, *attachments: Attachment) -> TurnResult:
     inbound = Inbound("stdin", new_id(), "default", Sender("0"), text, "2026-11-21T20:21:00Z", attachments=attachments)
     async with asyncio.timeout(60):
         return await app.ask(inbound)
@@ -102,7 +102,7 @@ async def test_a_voice_message_is_written_down_by_the_configured_model(tmp_path:
             return LitellmModel(ModelOptions("openai/gpt-4o", tmp_path, {"api_base": server.address, "api_key": "k"}))
 
         wrap = wrapped([], voice=b"OggS" * 100)
-        async with open_app(own, Home(tmp_path / "home"), wrap=Wrap(model=chat, channel=wrap.channel)) as app:
+        async with open_app(own, Home(tmp_path / "home"), wrap=PortWrappers(model=chat, channel=wrap.channel)) as app:
             await said(app, "", VOICE)
     (heard,) = ears.heard
     assert (heard.data, heard.name, heard.media_type, heard.model) == (

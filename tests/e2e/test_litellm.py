@@ -19,10 +19,10 @@ from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefu
 from bubbot.home import Home
 from bubbot.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
 from bubbot.models.litellm import LitellmModel, create
-from bubbot.models.litellm_messages import Assembly
+from bubbot.models.litellm_messages import ReplyAssembler
 from bubbot.models.litellm_quiet import litellm
 from bubbot.settings import ModelSettings, Settings
-from bubbot.settings_budget import BudgetSettings, PricedSettings
+from bubbot.settings_budget import BudgetSettings, ModelLimitSettings
 from bubbot.turn import TurnResult
 from bubbot.wiring import open_app
 from tests.e2e.bot import environment
@@ -329,7 +329,7 @@ async def test_a_bot_names_the_model_that_failed_the_one_that_answered_and_the_c
         model = ModelSettings(
             name="openai/test", api_base=server.address, retries=1, retry_wait=0.01, fallback=["openai/second"]
         )
-        prices = {"each": PricedSettings(input_price=100.0, output_price=1000.0)}
+        prices = {"each": ModelLimitSettings(input_price=100.0, output_price=1000.0)}
         settings = Settings(model=model, budget=BudgetSettings(models=prices))
         given = {"write": lambda _: None}
         async with open_app(settings, Home(tmp_path / "home"), channel_settings=given) as app:
@@ -407,7 +407,9 @@ async def test_a_fallback_at_its_own_provider_has_its_price() -> None:
     model = LitellmModel(
         ModelOptions("ollama_chat/x", Path("unused"), {"api_base": "http://127.0.0.1:1", "fallback": ["openai/gpt-4o"]})
     )
-    used = Assembly("openai/gpt-4o", usage=litellm.Usage(prompt_tokens=1000, completion_tokens=1, total_tokens=1001))
+    used = ReplyAssembler(
+        "openai/gpt-4o", usage=litellm.Usage(prompt_tokens=1000, completion_tokens=1, total_tokens=1001)
+    )
     cost = model._cost("openai/gpt-4o", used)
     assert cost
     assert cost > 0

@@ -11,7 +11,7 @@ import pytest
 from bubbot.channel import Inbound, Sender
 from bubbot.home import Home
 from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import App, open_app
+from bubbot.wiring import Bot, open_app
 from tests.e2e import openai_server, provider_server
 from tests.e2e.anthropic_server import MODEL, AnthropicServer, Fails, Says, text
 from tests.e2e.anthropic_server import says as says_anthropic
@@ -29,7 +29,7 @@ FROM_OTHER = says_anthropic(text("From the other."))
 @asynccontextmanager
 async def bot(
     home: Path, monkeypatch: pytest.MonkeyPatch, first: Step, other: Says | Fails, *fallback: str
-) -> AsyncIterator[tuple[App, OpenaiServer, AnthropicServer]]:
+) -> AsyncIterator[tuple[Bot, OpenaiServer, AnthropicServer]]:
     """A bot of `openai/test` with a key and an address; the variables of the other provider say where that one is."""
     async with openai_server.serving(first) as one, provider_server.serving(AnthropicServer([other])) as two:
         monkeypatch.setenv("ANTHROPIC_API_KEY", OTHER_KEY)
@@ -42,7 +42,7 @@ async def bot(
             yield app, one, two
 
 
-async def answers(app: App, *texts: str) -> list[str]:
+async def answers(app: Bot, *texts: str) -> list[str]:
     """What the bot says to each of these messages of its owner."""
     sender, at = Sender("0", "owner"), "2026-11-21T20:21:00Z"
     return [(await app.ask(Inbound("stdin", text, "default", sender, text, at))).text for text in texts]

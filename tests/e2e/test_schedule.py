@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.schedule_change import ChangeSchedule, change
-from bubbot.cli.writing import Desk
+from bubbot.cli.writing import CommandContext
 from bubbot.home import Home
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
@@ -132,7 +132,7 @@ TWICE = frozenset({"send:after#1", "append-outbox:before#1"})
 async def planned(home: Path, session: str) -> None:
     """A job that is due in a second, as the shell makes it."""
     async with open_tapes(Home(home), write=True) as (store, workspace):
-        desk = Desk(store, workspace, load(home=home), nullcontext)  # type: ignore[arg-type]
+        desk = CommandContext(store, workspace, load(home=home), nullcontext)  # type: ignore[arg-type]
         await change(desk, ChangeSchedule("add", ("when", "prompt"), session, when="in 1s", prompt="use the tool"))
 
 

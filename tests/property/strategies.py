@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, canonical, event
-from bubbot.tape.query import After, Between, Opening, Slice, Spans, TapeQuery, Whole, Window, Zone
+from bubbot.tape.query import (
+    AfterAnchor,
+    BetweenAnchors,
+    IdRanges,
+    OpeningAnchor,
+    Slice,
+    TapeQuery,
+    WholeTape,
+    Window,
+    ZoneSlice,
+)
 
 T = TypeVar("T")
 
@@ -87,14 +97,14 @@ def keyed_apart(found: Sequence[TapeEntry]) -> list[TapeEntry]:
 
 
 parts: st.SearchStrategy[Slice] = st.one_of(
-    st.just(Whole()),
-    st.just(Opening()),
+    st.just(WholeTape()),
+    st.just(OpeningAnchor()),
     st.just(Window()),
-    st.builds(After, names),
-    st.builds(Between, names, names),
-    st.builds(Zone, names, names),
-    st.just(Zone("memory/open", "memory/seal")),
-    st.builds(Spans, st.lists(spans, max_size=4).map(tuple)),
+    st.builds(AfterAnchor, names),
+    st.builds(BetweenAnchors, names, names),
+    st.builds(ZoneSlice, names, names),
+    st.just(ZoneSlice("memory/open", "memory/seal")),
+    st.builds(IdRanges, st.lists(spans, max_size=4).map(tuple)),
 )
 
 
@@ -127,12 +137,12 @@ def queries(tape: str) -> st.SearchStrategy[TapeQuery]:
 
 
 EVERY_PART: tuple[Slice, ...] = (
-    Whole(),
-    Opening(),
+    WholeTape(),
+    OpeningAnchor(),
     Window(),
-    *[After(name) for name in NAMES],
-    *[Between(first, second) for first, second in product(NAMES, NAMES)],
-    *[Zone(first, second) for first, second in product(NAMES, NAMES)],
+    *[AfterAnchor(name) for name in NAMES],
+    *[BetweenAnchors(first, second) for first, second in product(NAMES, NAMES)],
+    *[ZoneSlice(first, second) for first, second in product(NAMES, NAMES)],
 )
 
 

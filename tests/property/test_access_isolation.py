@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbot.access import ACCESS_TAPE, ALPHABET, TERMINAL, Access
+from bubbot.access import ACCESS_TAPE, ALPHABET, TERMINAL, AccessService
 from bubbot.channel import Inbound, Role, Sender
 from bubbot.errors import AccessError, ConfigError
-from bubbot.gateway.admission import Admission, AdmissionSettings, Listen, Pair, Speak
+from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
@@ -63,7 +63,7 @@ class World:
         """A process begins."""
         tape = TapeService(self.store, ACCESS_TAPE, now=self.clock, new_id=CountingIds())
         listed = dict.fromkeys(CHANNELS, SETTINGS.listed)
-        self.access = Access(tape, now=self.clock, random=self.salt, configured=listed)
+        self.access = AccessService(tape, now=self.clock, random=self.salt, configured=listed)
         await self.access.load()
 
     def holds(self, channel: str, who: str) -> Role:
@@ -122,15 +122,15 @@ class World:
     def check(self) -> None:
         """Every message that anybody can send is decided as the list says."""
         for channel in CHANNELS:
-            asked = Admission(SETTINGS, self.access.role, lambda: 0.0)
+            asked = AdmissionPolicy(SETTINGS, self.access.role, lambda: 0.0)
             for who in IDS:
                 expected = self.holds(channel, who)
                 assert self.access.role(channel, who) is expected
                 for inbound in self._messages(channel, who):
                     decision = asked.decide(inbound)
-                    admitted = decision.role if isinstance(decision, (Speak, Listen)) else Role.STRANGER
+                    admitted = decision.role if isinstance(decision, (Respond, RecordOnly)) else Role.STRANGER
                     assert admitted is self._admitted(inbound, expected), (inbound, decision)
-                    if isinstance(decision, Pair):
+                    if isinstance(decision, OfferPairing):
                         assert inbound.direct
 
     def _messages(self, channel: str, who: str) -> list[Inbound]:

@@ -11,14 +11,14 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bubbot.channel import File, Outbound, Part
+from bubbot.channel import MessagePart, Outbound, OutboundFile
 from channels.cuts import LONGEST_CLUSTER
-from channels.long_blocks import Long, to_files
+from channels.long_blocks import LongBlockLimits, to_files
 from channels.markdown import parse
-from channels.marked import Mark, Marked, clean, utf16
+from channels.marked import MarkedText, TextMark, clean, utf16
 from channels.split import split
 from channels.split_source import split_source
-from channels.telegram_text import LIMIT, Layout, parts, plain
+from channels.telegram_text import LIMIT, TelegramLayout, parts, plain
 from tests.property.markdowns import PEOPLE, Document, documents, noise
 
 CLUSTERS = import_module("regex").compile(r"\X")
@@ -26,9 +26,9 @@ CLUSTERS = import_module("regex").compile(r"\X")
 limits = st.integers(2, 60)
 measures = st.sampled_from([len, utf16])
 layouts = st.builds(
-    Layout,
+    TelegramLayout,
     st.sampled_from([0, 12, 40]),
-    st.builds(Long, st.sampled_from([0, 20, 3000]), st.just(5), st.just(8), st.just(1)),
+    st.builds(LongBlockLimits, st.sampled_from([0, 20, 3000]), st.just(5), st.just(8), st.just(1)),
 )
 
 
@@ -51,7 +51,7 @@ def inked(text: str) -> str:
     return "".join(text.split())
 
 
-def tidy(marked: Marked) -> bool:
+def tidy(marked: MarkedText) -> bool:
     """Whether its marks are as Telegram wants them, by comparing each with each."""
     for mark in marked.marks:
         if not 0 <= mark.start < mark.end <= len(marked.text):
@@ -59,7 +59,7 @@ def tidy(marked: Marked) -> bool:
     return all(_agree(one, other) for number, one in enumerate(marked.marks) for other in marked.marks[number + 1 :])
 
 
-def _agree(one: Mark, other: Mark) -> bool:
+def _agree(one: TextMark, other: TextMark) -> bool:
     if one.end <= other.start or other.end <= one.start:
         return True
     nested = one.start <= other.start and other.end <= one.end
@@ -126,7 +126,7 @@ def test_pieces_fit_and_leave_out_white_space_alone(source: str, limit: int, mea
 def test_every_character_keeps_its_looks(document: Document, limit: int) -> None:
     marked = parse(document.source)
 
-    def looks(of: Marked) -> list[Any]:
+    def looks(of: MarkedText) -> list[Any]:
         covered = [
             [(mark.kind, mark.url, mark.language) for mark in of.marks if mark.start <= at < mark.end]
             for at in range(len(of.text))
@@ -152,7 +152,7 @@ def test_no_character_is_torn(text: str, limit: int) -> None:
         match.end() for match in CLUSTERS.finditer(text) if utf16(match[0]) <= limit and len(match[0]) < LONGEST_CLUSTER
     }
     at = 0
-    for piece in split(Marked(text), limit):
+    for piece in split(MarkedText(text), limit):
         found = text.index(piece.text, at)
         at = found + len(piece.text)
         assert found == 0 or found in ends
@@ -194,17 +194,17 @@ def test_any_markdown_is_cut_within_the_limit(source: str, limit: int, measure: 
 
 
 @given(documents(), layouts)
-def test_long_blocks_move_into_files_and_nothing_else_changes(document: Document, layout: Layout) -> None:
+def test_long_blocks_move_into_files_and_nothing_else_changes(document: Document, layout: TelegramLayout) -> None:
     text, files = to_files(document.source, layout.long)
     assert len({file.name for file in files}) == len(files)
     assert in_order([file.name for file in files], text)
     for file in files:
         text = text.replace(f"📎 {file.name}", file.text, 1)
     assert in_order(document.words, text)
-    assert to_files(document.source, Long(code_characters=0)) == (clean(document.source), ())
+    assert to_files(document.source, LongBlockLimits(code_characters=0)) == (clean(document.source), ())
 
 
-def sound(part: Part) -> bool:
+def sound(part: MessagePart) -> bool:
     """Whether Telegram would take the part as it is: written from its documentation, in UTF-16."""
     units = part.text.encode("utf-16-le")
     ends = set()
@@ -222,8 +222,8 @@ def sound(part: Part) -> bool:
 
 
 @given(noise | documents().map(lambda document: document.source * 4), layouts, st.booleans())
-def test_telegram_takes_every_part(source: str, layout: Layout, with_file: bool) -> None:
-    files = (File("code-1.py", text="x"),) if with_file else ()
+def test_telegram_takes_every_part(source: str, layout: TelegramLayout, with_file: bool) -> None:
+    files = (OutboundFile("code-1.py", text="x"),) if with_file else ()
     outbound = Outbound("telegram", "7", source, thread="3", reply_to="12", files=files)
     made = parts(outbound, layout)
     assert all(sound(part) and utf16(part.text) <= LIMIT for part in made)

@@ -14,7 +14,7 @@ from bubbot.runtime.compose import pictured
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.views.attachments import IMAGE_LIMIT
-from bubbot.views.selectors import Style, select
+from bubbot.views.selectors import MessageStyle, select
 
 TEXT = st.text(st.sampled_from("ab` \n[]漢"), max_size=12)
 
@@ -35,7 +35,7 @@ FILES = st.builds(
 TEXTS = st.builds(lambda text: {"type": "text", "text": text}, TEXT)
 CONTENT = st.lists(IMAGES | FILES | TEXTS, max_size=5) | TEXT
 MESSAGES = st.lists(st.tuples(st.sampled_from(["user", "user", "assistant"]), CONTENT), max_size=12)
-STYLES = st.builds(Style, images=st.integers(0, 4), image_bytes=st.integers(1, 150))
+STYLES = st.builds(MessageStyle, images=st.integers(0, 4), image_bytes=st.integers(1, 150))
 
 
 def on_tape(messages: list[tuple[str, Any]]) -> list[TapeEntry]:
@@ -49,7 +49,7 @@ def parts_of(request: ModelRequest) -> list[Any]:
     return [part for one in request.messages if isinstance(one["content"], list) for part in one["content"]]
 
 
-async def asked(messages: list[tuple[str, Any]], style: Style, kept: dict[str, bytes]) -> ModelRequest:
+async def asked(messages: list[tuple[str, Any]], style: MessageStyle, kept: dict[str, bytes]) -> ModelRequest:
     async def blob(digest: str) -> bytes:
         if digest not in kept:
             raise EntryNotFound(digest)
@@ -61,7 +61,7 @@ async def asked(messages: list[tuple[str, Any]], style: Style, kept: dict[str, b
 
 @given(MESSAGES, STYLES, st.booleans(), st.data())
 async def test_no_request_holds_a_reference_or_too_many_images(
-    messages: list[tuple[str, Any]], style: Style, gone: bool, data: st.DataObject
+    messages: list[tuple[str, Any]], style: MessageStyle, gone: bool, data: st.DataObject
 ) -> None:
     # Bytes as large as each image says it is; some are gone.
     digests = {
@@ -83,7 +83,9 @@ async def test_no_request_holds_a_reference_or_too_many_images(
 
 
 @given(MESSAGES, STYLES)
-async def test_more_words_change_nothing_of_what_was_shown(messages: list[tuple[str, Any]], style: Style) -> None:
+async def test_more_words_change_nothing_of_what_was_shown(
+    messages: list[tuple[str, Any]], style: MessageStyle
+) -> None:
     ended: list[tuple[str, Any]] = [*messages, ("assistant", "ok")]
     short = select(on_tape(ended), style)
     long = select(on_tape([*ended, ("user", "more"), ("assistant", "ok")]), style)

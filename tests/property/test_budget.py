@@ -11,17 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot import budget as module
-from bubbot.budget import Budget, Call
-from bubbot.errors import BudgetSpent, ModelUnavailable
-from bubbot.model import ModelReply, Price, Usage
+from bubbot.budget import Budget, MeteredCall
+from bubbot.errors import BudgetExceeded, ModelUnavailable
+from bubbot.model import ModelPrice, ModelReply, Usage
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.views.budget import BUDGET_TAPE, RESERVED, SETTLED, Books, BooksView, Key, Payer, Spent
+from bubbot.views.budget import (
+    BUDGET_TAPE,
+    RESERVED,
+    SETTLED,
+    BudgetState,
+    BudgetStateView,
+    BudgetSubject,
+    SpentTotal,
+    TotalKey,
+)
 from bubbot.views.spending import SpendingView
 from tests.budgets import facts, opened, plan, read_books, whole
 from tests.doubles import SteppingClock
 
 LIMIT = 400
-PAYERS = [Payer(f"test:{chat}", f"test:{user}", turn="t") for chat in "ab" for user in "12"]
+PAYERS = [BudgetSubject(f"test:{chat}", f"test:{user}", turn="t") for chat in "ab" for user in "12"]
 TOKENS = st.integers(0, 60)
 STEPS = st.lists(
     st.one_of(
@@ -35,18 +44,18 @@ STEPS = st.lists(
 )
 
 
-def added_up(settled: list[Any]) -> dict[Key, Spent]:
+def added_up(settled: list[Any]) -> dict[TotalKey, SpentTotal]:
     """The totals by hand, out of the facts."""
-    found: dict[Key, Spent] = {}
+    found: dict[TotalKey, SpentTotal] = {}
     for one in settled:
         chat = ":".join(one["session"].split(":")[:2])
         scopes = {"bot": "", "channel": "test", "chat": chat, "user": one["user"], "model": one["model"]}
         for scope, name in scopes.items():
             for period in (one["day"], one["day"][:7]):
-                key = Key(scope, name, period)
-                before = found.get(key, Spent())
+                key = TotalKey(scope, name, period)
+                before = found.get(key, SpentTotal())
                 tokens = one["input_tokens"] + one["output_tokens"]
-                found[key] = Spent(before.calls + 1, before.tokens + tokens, before.nano + one["nano"])
+                found[key] = SpentTotal(before.calls + 1, before.tokens + tokens, before.nano + one["nano"])
     return found
 
 
@@ -57,17 +66,17 @@ class World:
         self.store = InMemoryStore()
         self.clock = SteppingClock()
         self.lives = 0
-        self.calls: list[tuple[Any, Call]] = []
+        self.calls: list[tuple[Any, MeteredCall]] = []
         self.budget: Budget
 
     async def begin_life(self) -> None:
         """A process begins; whatever the one before had under way is cut off."""
         self.lives += 1
         self.calls.clear()
-        price = Price(1.5, 7.0, 0.1)
+        price = ModelPrice(1.5, 7.0, 0.1)
         self.budget = await opened(self.store, plan(price, tokens_day=LIMIT), clock=self.clock, life=f"l{self.lives}")
 
-    async def begin(self, payer: Payer, tokens: int) -> None:
+    async def begin(self, payer: BudgetSubject, tokens: int) -> None:
         """A call, unless the budget is used up or held by others."""
         spent = self.budget.spent("bot", "", self.budget.today())
         held = sum(call.hold.tokens for _, call in self.calls)
@@ -76,7 +85,7 @@ class World:
         made = self.budget.call(payer, "m", tokens)
         try:
             self.calls.append((made, await made.__aenter__()))
-        except BudgetSpent:
+        except BudgetExceeded:
             assert spent.tokens >= LIMIT
 
     async def end(self, place: int, tokens: int, *, failed: bool) -> None:
@@ -128,7 +137,7 @@ async def _check(world: World) -> None:
     """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
     settled = await facts(world.store, SETTLED)
     truth, entries = added_up(settled), await whole(world.store)
-    scratch, _ = BooksView().fold([[entry for entry in entries if entry.kind == "event"]])
+    scratch, _ = BudgetStateView().fold([[entry for entry in entries if entry.kind == "event"]])
     assert scratch.spent == truth
     for books in (world.budget._books, await read_books(world.store)):
         assert {key: truth[key] for key in books.spent} == books.spent
@@ -157,9 +166,9 @@ def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], ever
 
 @given(st.permutations(range(8)))
 def test_the_order_in_which_calls_end_changes_no_total(order: list[int]) -> None:
-    async def story() -> Books:
+    async def story() -> BudgetState:
         store = InMemoryStore()
-        budget = await opened(store, plan(Price(0.1, 0.3)))
+        budget = await opened(store, plan(ModelPrice(0.1, 0.3)))
         made = [budget.call(PAYERS[number % 4], "m", number) for number in range(8)]
         calls = [await one.__aenter__() for one in made]
         for number in order:
@@ -167,7 +176,7 @@ def test_the_order_in_which_calls_end_changes_no_total(order: list[int]) -> None
             await made[number].__aexit__(None, None, None)
         return await read_books(store)
 
-    assert asyncio.run(story()).spent[Key("bot", "", "2026-11-21")] == Spent(
+    assert asyncio.run(story()).spent[TotalKey("bot", "", "2026-11-21")] == SpentTotal(
         8, 4 * 28, sum(n * 100 + 3 * n * 300 for n in range(8))
     )
 

@@ -18,11 +18,11 @@ from pydantic.fields import FieldInfo
 
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.runtime.metering import BudgetMeter
-from bubbot.schedule.keeper import Keeper
+from bubbot.schedule.keeper import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool
-from bubbot.tools.usage import Ledger, usage_tool
+from bubbot.tools.usage import UsageReporter, usage_tool
 from tests.budgets import budget_tape, opened, plan
 from tests.doubles import SteppingClock
 from tests.gateways import admitting
@@ -111,7 +111,7 @@ class World:
 
     bot: Timed
     clock: WallClock
-    keeper: Keeper
+    keeper: JobTimer
     used: set[str] = field(default_factory=set)
 
     async def do(self, act: Act) -> None:
@@ -212,7 +212,7 @@ def _value(one: FieldInfo, words: str) -> Any:
 async def through(sequence: Sequence[Act], used: set[str]) -> None:
     store, clock = InMemoryStore(), WallClock()
     budget = await opened(store, plan(), clock=cast("SteppingClock", clock))
-    ledger = Ledger(budget_tape(store, cast("SteppingClock", clock)), clock, UTC, plan())
+    ledger = UsageReporter(budget_tape(store, cast("SteppingClock", clock)), clock, UTC, plan())
     rules = admitting(store, owners={OWNER}, members={MEMBER}, groups={GROUP}, always={GROUP})
     options = Options(rules=rules, tools=[usage_tool(ledger)], meter=BudgetMeter(budget))
     async with timed(store, repeating(), options, clock=clock, keep=False) as bot:

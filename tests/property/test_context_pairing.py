@@ -17,8 +17,8 @@ from bubbot.model import ModelRequest
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.query import evaluate
-from bubbot.views.context import CUT, Context, ContextView
-from bubbot.views.selectors import Style
+from bubbot.views.context import CUT, ContextView, ModelContext
+from bubbot.views.selectors import MessageStyle
 
 IDS = st.sampled_from(["a", "b", "call_0", "call_1", ""])
 TEXTS = st.sampled_from(["", " ", "\n", "hello", "{", '{"x": 1}', "[1]", "<b>", "é"])
@@ -67,13 +67,13 @@ TAPES = st.lists(ENTRY, max_size=14).map(
 VIEWS = st.builds(
     ContextView,
     st.sampled_from(["window", "messages", "full", "compact", "summary"]),
-    st.builds(Style, st.none(), st.booleans(), st.booleans()),
+    st.builds(MessageStyle, st.none(), st.booleans(), st.booleans()),
     st.none() | st.integers(1, 200),
     st.booleans(),
 )
 
 
-def context_of(entries: Sequence[TapeEntry], view: ContextView) -> Context:
+def context_of(entries: Sequence[TapeEntry], view: ContextView) -> ModelContext:
     return view.fold([evaluate(entries, query) for query in view.queries("tape")])
 
 
@@ -178,8 +178,8 @@ def test_building_a_context_twice_gives_the_same_bytes(entries: list[TapeEntry],
     assert context_of(entries, view) == context_of(list(entries), view)
 
 
-@given(TAPES, st.builds(Style, st.none(), st.booleans()))
-def test_every_entry_cited_is_on_the_tape(entries: list[TapeEntry], style: Style) -> None:
+@given(TAPES, st.builds(MessageStyle, st.none(), st.booleans()))
+def test_every_entry_cited_is_on_the_tape(entries: list[TapeEntry], style: MessageStyle) -> None:
     ids = context_of(entries, ContextView(style=style)).ids
     assert set(ids) <= {entry.id for entry in entries}
 
@@ -195,9 +195,9 @@ ORDINARY = st.lists(
 ).map(lambda groups: [entry for group in groups for entry in group])  # fmt: skip
 
 
-@given(ORDINARY, ORDINARY, st.builds(Style, st.none(), st.booleans()))
+@given(ORDINARY, ORDINARY, st.builds(MessageStyle, st.none(), st.booleans()))
 def test_a_longer_window_extends_the_messages_of_the_shorter_one(
-    first: list[TapeEntry], more: list[TapeEntry], style: Style
+    first: list[TapeEntry], more: list[TapeEntry], style: MessageStyle
 ) -> None:
     asked = TapeEntry("message", {"role": "user", "content": "question"})
     short = context_of(on_tape(asked, *first), ContextView(style=style)).messages

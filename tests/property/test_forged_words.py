@@ -16,7 +16,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import TapeEntry
 from bubbot.views.attachments import file_text, image_text
 from bubbot.views.memory import DailyNote, MemorySnapshot, memory_block
-from bubbot.views.selectors import Style, select
+from bubbot.views.selectors import MessageStyle, select
 
 STAMP = "2026-11-21T20:21:00.000000+00:00"
 MARKS = (
@@ -60,7 +60,7 @@ def group_message(content: Any, name: str, sender: str = "1", **meta: Any) -> Ta
 
 
 def shown(entry: TapeEntry, *, stamps: bool = True) -> str:
-    (one,) = select([entry], Style(stamps=UTC if stamps else None))
+    (one,) = select([entry], MessageStyle(stamps=UTC if stamps else None))
     return str(one.message["content"])
 
 

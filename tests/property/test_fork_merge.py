@@ -20,9 +20,9 @@ from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, canonical, event
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import Opening, TapeQuery, Window, Zone
+from bubbot.tape.query import OpeningAnchor, TapeQuery, Window, ZoneSlice
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import Batch, Reset, TapeStore
+from bubbot.tape.store import Batch, ResetBatch, TapeStore
 from tests.doubles import CountingIds, SteppingClock
 from tests.property.bench import Bench, answer
 from tests.property.bench import bench as open_bench
@@ -117,7 +117,7 @@ class Pair:
         data = {"archive": self.archive, "entries": len(self.parent)}
         fact = event("tape/archived" if archive else "tape/erased", data)
         if not again:
-            await self.plain_store.reset(self.plain.name, Reset("old"), [entry.stored(0) for entry in delta])
+            await self.plain_store.reset(self.plain.name, ResetBatch("old"), [entry.stored(0) for entry in delta])
             await self.plain.append([anchor(SESSION_START, {"owner": "human"}), fact])
         elif self.erase and not erased:
             await self.plain.append([fact])
@@ -244,9 +244,9 @@ def test_forks_one_after_the_other_read_as_a_plain_tape(
         pair = Pair(InMemoryStore(), name)
         await pair.open([anchor("start"), *parent])
         queried = [replace(query, tape=name) for query in asked]
-        windows = [replace(query, part=part) for query in queried for part in (Window(), Opening())]
+        windows = [replace(query, part=part) for query in queried for part in (Window(), OpeningAnchor())]
         standing = [TapeQuery(name, names=(one,), newest=True, limit=2) for one in NAMES]
-        standing += [TapeQuery(name, Zone(one, other), missing="empty") for one, other in product(NAMES, NAMES)]
+        standing += [TapeQuery(name, ZoneSlice(one, other), missing="empty") for one, other in product(NAMES, NAMES)]
         for turn, how in done:
             if how == "append":
                 await pair.fork.discard()

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbot.channel import Part, Receipt, Role, Sender
+from bubbot.channel import MessagePart, Receipt, Role, Sender
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.admission import Admission, AdmissionSettings
-from bubbot.gateway.line import LineRules
+from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
+from bubbot.gateway.line import ChannelPolicy
 from bubbot.model import ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.runtime.waiting import Busy
 from bubbot.stores.inmemory import InMemoryStore
@@ -57,7 +57,7 @@ class Breaking(Stage):
         self.broken = 0
         self.late = False
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """See `Channel.send`."""
         await asyncio.sleep(0.1)
         if self.broken:
@@ -65,8 +65,8 @@ class Breaking(Stage):
             raise DeliveryFailed("offline") if self.late else RuntimeError("a defect")
         return await super().send(part)
 
-    async def edit(self, message: str, part: Part) -> None:
-        """See `Editing`."""
+    async def edit(self, message: str, part: MessagePart) -> None:
+        """See `SupportsEditing`."""
         await asyncio.sleep(0.1)
         if self.broken:
             self.broken -= 1
@@ -111,9 +111,9 @@ class Day:
     said: list[Any] = field(default_factory=list)
     roles: list[tuple[str, Role]] = field(default_factory=list)
 
-    def rules(self) -> LineRules:
+    def rules(self) -> ChannelPolicy:
         listed = AdmissionSettings(owners=frozenset({"1"}), members=frozenset({"2", "3"}), listen=frozenset(CHATS))
-        admission = Admission(listed, lambda _channel, _id: Role.STRANGER, lambda: 0.0)
+        admission = AdmissionPolicy(listed, lambda _channel, _id: Role.STRANGER, lambda: 0.0)
         return rules(self.debounce, busy=self.busy, admission=admission)
 
     def tool(self) -> Tool:

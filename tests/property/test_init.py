@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.init import answers
-from bubbot.init.changes import Changes, new_secrets, text_after
-from bubbot.init.present import Present, read_present
+from bubbot.init.changes import PendingEdits, new_secrets, text_after
+from bubbot.init.present import ExistingConfig, read_present
 from bubbot.init.write import write
 from bubbot.settings import Settings, load
 
@@ -56,7 +56,7 @@ def accepted(check: object, text: str) -> str | None:
         return None
 
 
-def put(home: Home, changes: Changes) -> tuple[Present, Settings]:
+def put(home: Home, changes: PendingEdits) -> tuple[ExistingConfig, Settings]:
     def check(path: Path) -> None:
         load(home=home.path, config=path)
 
@@ -78,7 +78,7 @@ def modes(folder: Path) -> set[int]:
 def test_what_is_taken_is_what_loads(
     name: str, zone: str, token: str, table: tuple[str, str], owners: list[int], before: str | None
 ) -> None:
-    changes = Changes()
+    changes = PendingEdits()
     if called := accepted(answers.bot_name, name):
         changes.set(("bot",), "name", called)
     changes.set(("bot",), "timezone", answers.zone(zone))

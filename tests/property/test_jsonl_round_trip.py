@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.jsonl import LineWriter, for_bub, read_lines
+from bubbot.stores.jsonl import JsonLineWriter, for_bub, read_lines
 from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import EMPTY, TapeEntry
 from bubbot.tape.store import Batch, TapeStore
@@ -35,7 +35,7 @@ def tapes(draw: st.DrawFn) -> list[TapeEntry]:
 
 
 def exported(tape: Sequence[TapeEntry]) -> list[bytes]:
-    writer = LineWriter()
+    writer = JsonLineWriter()
     return [writer.line(entry) for entry in tape]
 
 

@@ -12,7 +12,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.query import TapeQuery, Whole, Window, Zone
+from bubbot.tape.query import TapeQuery, WholeTape, Window, ZoneSlice
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
 
@@ -24,8 +24,8 @@ QUERIES = (
     TapeQuery("tape", kinds=("event",), names=("loop.step",), limit=2),
     TapeQuery("tape", kinds=("event", "message"), names=("switched",)),
     TapeQuery("tape", kinds=("anchor",), names=("aside",), newest=True),
-    TapeQuery("tape", Zone(MEMORY_OPEN, MEMORY_SEAL), KINDS, MEMORY, missing="empty"),
-    TapeQuery("tape", Zone(MEMORY_OPEN, MEMORY_SEAL), ("event",), MEMORY, missing="empty"),
+    TapeQuery("tape", ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), KINDS, MEMORY, missing="empty"),
+    TapeQuery("tape", ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), ("event",), MEMORY, missing="empty"),
     TapeQuery("tape", Window(), kinds=("event",), names=("loop.step",), missing="empty"),
 )
 ENTRIES: tuple[tuple[TapeEntry, ...], ...] = (
@@ -96,8 +96,8 @@ async def test_what_every_step_asks_again_is_asked_of_the_store_once() -> None:
             await answers(fork, (step, QUERIES[5]))
         await fork.append([make.event("loop.step", {"step": 1}), make.message("user", "hello")])
         await fork.merge()
-    assert sum(query.part == Whole() and query.names == step.names for query in store.asked) == 1
-    assert sum(isinstance(query.part, Zone) for query in store.asked) == 1
+    assert sum(query.part == WholeTape() and query.names == step.names for query in store.asked) == 1
+    assert sum(isinstance(query.part, ZoneSlice) for query in store.asked) == 1
 
 
 async def test_an_append_past_the_forks_is_seen() -> None:

@@ -14,7 +14,7 @@ from bubbot.errors import AnchorNotFound
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery, evaluate
-from bubbot.tape.store import Batch, Reset
+from bubbot.tape.store import Batch, ResetBatch
 from tests.property.bench import Answer, Bench, answer, answers
 from tests.property.bench import bench as open_bench
 from tests.property.strategies import exactly, keyed_apart, queries, thorough, unkeyed
@@ -50,7 +50,7 @@ def test_every_store_answers_a_query_as_evaluate_does(
         for store in (bench.store, memory):
             await store.append([Batch(tape, tuple(written))])
             if erased:
-                how = Reset(f"{eraser}@old", erase=True, also=((tape, tuple(erased)),))
+                how = ResetBatch(f"{eraser}@old", erase=True, also=((tape, tuple(erased)),))
                 await store.reset(eraser, how, [event("tape/erased")])
         entries = await whole(bench.store, tape)
         assert exactly(entries) == exactly(await whole(memory, tape))

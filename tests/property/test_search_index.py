@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite_index_keeper import IndexFiller
+from bubbot.stores.sqlite_index_keeper import Indexer
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery, evaluate, fold_text
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import Batch, Reset
+from bubbot.tape.store import Batch, ResetBatch
 from bubbot.views.search import SearchView
 from tests.doubles import CountingIds, SteppingClock
 from tests.property.bench import Bench
@@ -71,8 +71,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def filler(bench: Bench) -> Iterator[IndexFiller]:
-    made = IndexFiller(bench.store)
+def filler(bench: Bench) -> Iterator[Indexer]:
+    made = Indexer(bench.store)
     bench.store.keeper = made
     yield made
     bench.run(made.aclose())
@@ -86,7 +86,7 @@ async def exact(tape: TapeHandle, text: str) -> list[object]:
 @pytest.mark.law("T8", "T9")
 @settings(max_examples=max(40, settings().max_examples * 2 // 3))
 @given(data=st.data())
-def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: IndexFiller, data: st.DataObject) -> None:
+def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Indexer, data: st.DataObject) -> None:
     written = data.draw(st.lists(entries(), max_size=12))
     overlay = data.draw(st.lists(entries(), max_size=3))
     indexed = data.draw(st.integers(0, 2 * len(written) + 4))
@@ -106,7 +106,7 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
         if erased:
             ids = tuple(one for one in erased if one <= len(written))
             await bench.store.reset(
-                eraser, Reset(f"{eraser}@old", erase=True, also=((name, ids),)), [event("tape/erased")]
+                eraser, ResetBatch(f"{eraser}@old", erase=True, also=((name, ids),)), [event("tape/erased")]
             )
             await filler._do(lambda: filler._work.step(indexed))
         tape = TapeService(bench.store, name, now=SteppingClock(), new_id=lambda: name, session=name)
@@ -138,7 +138,7 @@ def queries(tape: str, text: str) -> list[TapeQuery]:
     ]
 
 
-def test_there_is_an_index_that_is_asked(bench: Bench, filler: IndexFiller, tmp_path: Path) -> None:
+def test_there_is_an_index_that_is_asked(bench: Bench, filler: Indexer, tmp_path: Path) -> None:
     """So that the test above tests something."""
 
     async def check() -> None:

@@ -22,7 +22,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.store import Batch, ForkRecord, Reset, TapeStore
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.doubles import CountingSalt, SteppingClock
 from tests.property.strategies import KEYS, entries, exactly, names, queries
 from tests.tapes import whole
@@ -89,9 +89,9 @@ class StoreMachine(RuleBasedStateMachine):
     def head(self, tape: str) -> int:
         return self.runner.run(self.memory.head(tape))
 
-    def aside(self, tape: str, *, erase: bool, reach: Reach) -> Reset:
+    def aside(self, tape: str, *, erase: bool, reach: Reach) -> ResetBatch:
         others = tuple((name, ids) for name, ids in reach if name != tape)
-        return Reset(f"old@{next(self.numbers)}", erase=erase, also=others)
+        return ResetBatch(f"old@{next(self.numbers)}", erase=erase, also=others)
 
     @initialize()
     def begin(self) -> None:

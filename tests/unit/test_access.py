@@ -11,7 +11,16 @@ from unittest.mock import patch
 import pytest
 
 from bubbot import access as module
-from bubbot.access import ACCESS_TAPE, ALPHABET, CODES_AT_ONCE, CODES_PER_DAY, TERMINAL, WRONG_CODES, Access, Listed
+from bubbot.access import (
+    ACCESS_TAPE,
+    ALPHABET,
+    CODES_AT_ONCE,
+    CODES_PER_DAY,
+    TERMINAL,
+    WRONG_CODES,
+    AccessService,
+    ListedPeople,
+)
 from bubbot.channel import Role, Sender
 from bubbot.errors import AccessError, ConfigError, StoreFull
 from bubbot.stores.inmemory import InMemoryStore
@@ -24,22 +33,22 @@ from tests.tapes import whole
 
 ANN = Sender("42", "Ann")
 LISTED = {
-    "chat": Listed(owners=frozenset({"1"}), admins=frozenset({"2"}), members=frozenset({"2", "3"})),
-    "other": Listed(),
+    "chat": ListedPeople(owners=frozenset({"1"}), admins=frozenset({"2"}), members=frozenset({"2", "3"})),
+    "other": ListedPeople(),
 }
 
 
-def opened(store: TapeStore, clock: SteppingClock) -> Access:
+def opened(store: TapeStore, clock: SteppingClock) -> AccessService:
     tape = TapeService(store, ACCESS_TAPE, now=clock, new_id=CountingIds())
-    return Access(tape, now=clock, random=CountingSalt(), configured=LISTED)
+    return AccessService(tape, now=clock, random=CountingSalt(), configured=LISTED)
 
 
 @pytest.fixture
-def access(memory_store: InMemoryStore, clock: SteppingClock) -> Access:
+def access(memory_store: InMemoryStore, clock: SteppingClock) -> AccessService:
     return opened(memory_store, clock)
 
 
-async def code_of(access: Access, sender: Sender = ANN, channel: str = "chat") -> str:
+async def code_of(access: AccessService, sender: Sender = ANN, channel: str = "chat") -> str:
     code = await access.pair(sender, channel, sender.id)
     assert code is not None
     return code
@@ -50,30 +59,34 @@ async def names(store: TapeStore) -> list[str | None]:
 
 
 class TestRoles:
-    def test_the_lists_give_roles_the_highest_first_and_nobody_else_has_one(self, access: Access) -> None:
+    def test_the_lists_give_roles_the_highest_first_and_nobody_else_has_one(self, access: AccessService) -> None:
         roles = [access.role("chat", one) for one in ("1", "2", "3", "4")]
         assert roles == [Role.OWNER, Role.ADMIN, Role.MEMBER, Role.STRANGER]
         assert access.role("other", "1") is Role.STRANGER
         assert access.role("nowhere", "1") is Role.STRANGER
 
-    async def test_a_grant_counts_at_once_on_its_channel_alone(self, access: Access) -> None:
+    async def test_a_grant_counts_at_once_on_its_channel_alone(self, access: AccessService) -> None:
         await access.grant("chat", "42", Role.MEMBER, TERMINAL)
         assert access.role("chat", "42") is Role.MEMBER
         assert access.role("other", "42") is Role.STRANGER
 
-    async def test_a_configured_role_wins_upwards(self, access: Access) -> None:
+    async def test_a_configured_role_wins_upwards(self, access: AccessService) -> None:
         await access.grant("chat", "1", Role.MEMBER, TERMINAL)
         await access.grant("chat", "3", Role.ADMIN, TERMINAL)
         assert (access.role("chat", "1"), access.role("chat", "3")) == (Role.OWNER, Role.ADMIN)
 
-    async def test_a_grant_takes_the_place_of_the_one_before(self, access: Access, memory_store: InMemoryStore) -> None:
+    async def test_a_grant_takes_the_place_of_the_one_before(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
         await access.grant("chat", "42", Role.ADMIN, TERMINAL)
         for _ in range(2):
             await access.grant("chat", "42", Role.MEMBER, TERMINAL)
         assert access.role("chat", "42") is Role.MEMBER
         assert await names(memory_store) == ["access/granted"] * 2
 
-    async def test_a_revocation_counts_at_once_and_is_a_fact(self, access: Access, memory_store: InMemoryStore) -> None:
+    async def test_a_revocation_counts_at_once_and_is_a_fact(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
         await access.grant("chat", "42", Role.OWNER, TERMINAL)
         await access.revoke("chat", "42", TERMINAL)
         assert access.role("chat", "42") is Role.STRANGER
@@ -83,25 +96,29 @@ class TestRoles:
 
     @pytest.mark.parametrize(("listed", "key"), [("1", "owners"), ("2", "admins"), ("3", "members")])
     async def test_who_is_configured_is_revoked_in_the_configuration(
-        self, access: Access, memory_store: InMemoryStore, listed: str, key: str
+        self, access: AccessService, memory_store: InMemoryStore, listed: str, key: str
     ) -> None:
         with pytest.raises(ConfigError, match=rf"\[channels\.chat\] {key}"):
             await access.revoke("chat", listed, TERMINAL)
         assert await names(memory_store) == []
 
     @pytest.mark.parametrize("text", ["@ann", "４２", "007", "9" * 40, ""])
-    async def test_only_numeric_ids_are_granted(self, access: Access, memory_store: InMemoryStore, text: str) -> None:
+    async def test_only_numeric_ids_are_granted(
+        self, access: AccessService, memory_store: InMemoryStore, text: str
+    ) -> None:
         with pytest.raises(ConfigError):
             await access.grant("chat", text, Role.MEMBER, TERMINAL)
         assert await names(memory_store) == []
 
     def test_a_text_that_is_no_id_is_a_stranger_even_where_a_list_has_it(self, tape: TapeService) -> None:
         clock = SteppingClock()
-        listed = {"chat": Listed(owners=frozenset({"ann", "４２"}))}
-        access = Access(tape, now=clock, random=CountingSalt(), configured=listed)
+        listed = {"chat": ListedPeople(owners=frozenset({"ann", "４２"}))}
+        access = AccessService(tape, now=clock, random=CountingSalt(), configured=listed)
         assert {access.role("chat", one) for one in ("ann", "４２")} == {Role.STRANGER}
 
-    async def test_a_channel_that_is_not_configured_and_a_role_that_is_none_are_refused(self, access: Access) -> None:
+    async def test_a_channel_that_is_not_configured_and_a_role_that_is_none_are_refused(
+        self, access: AccessService
+    ) -> None:
         with pytest.raises(ConfigError, match="chat, other"):
             await access.grant("chta", "42", Role.MEMBER, TERMINAL)
         with pytest.raises(ConfigError, match="no role to grant"):
@@ -122,7 +139,9 @@ class TestRoles:
             ("terminal:", Role.MEMBER, False),
         ],
     )
-    async def test_nobody_gives_more_than_they_have(self, access: Access, by: str, role: Role, allowed: bool) -> None:
+    async def test_nobody_gives_more_than_they_have(
+        self, access: AccessService, by: str, role: Role, allowed: bool
+    ) -> None:
         code = await code_of(access)
         if allowed:
             assert (await access.grant("chat", "50", role, by)).by == by
@@ -133,7 +152,7 @@ class TestRoles:
         with pytest.raises(AccessError, match="not enough"):
             await access.approve(code, role, by)
 
-    async def test_nobody_takes_from_who_has_more(self, access: Access) -> None:
+    async def test_nobody_takes_from_who_has_more(self, access: AccessService) -> None:
         await access.grant("chat", "42", Role.OWNER, TERMINAL)
         with pytest.raises(AccessError, match="not enough"):
             await access.revoke("chat", "42", "chat:2")
@@ -142,7 +161,7 @@ class TestRoles:
         await access.revoke("chat", "42", "chat:1")
 
     async def test_a_role_of_a_later_version_is_none(
-        self, access: Access, tape: TapeService, memory_store: InMemoryStore, clock: SteppingClock
+        self, access: AccessService, tape: TapeService, memory_store: InMemoryStore, clock: SteppingClock
     ) -> None:
         await access.grant("chat", "42", Role.OWNER, TERMINAL)
         data = {"channel": "chat", "id": "42", "role": "auditor", "by": TERMINAL, "how": "command"}
@@ -155,7 +174,7 @@ class TestRoles:
 
 
 class TestCodes:
-    async def test_a_code_lets_its_person_in_once(self, access: Access, memory_store: InMemoryStore) -> None:
+    async def test_a_code_lets_its_person_in_once(self, access: AccessService, memory_store: InMemoryStore) -> None:
         code = await code_of(access)
         assert len(code) == 8
         assert set(code) <= set(ALPHABET)
@@ -170,7 +189,7 @@ class TestCodes:
         assert access.role("chat", "42") is Role.STRANGER
 
     @pytest.mark.parametrize("typed", [str.lower, lambda code: f" {code[:4]} - {code[4:]}\n", " ".join])
-    async def test_a_code_may_be_typed_in_any_case_and_with_spaces(self, access: Access, typed: object) -> None:
+    async def test_a_code_may_be_typed_in_any_case_and_with_spaces(self, access: AccessService, typed: object) -> None:
         assert callable(typed)
         await access.approve(typed(await code_of(access)), Role.OWNER, TERMINAL)
         assert access.role("chat", "42") is Role.OWNER
@@ -179,41 +198,41 @@ class TestCodes:
         "text", ["", "ABC", "ABCDEFGH2", "ABCDEFG0", "ABCDEFGI", "ＡＢＣＤＥＦＧＨ", "ABCDEFG٢", "ß" * 4, "x" * 100_000]
     )
     async def test_what_cannot_be_a_code_is_told_so_and_leaves_no_trace(
-        self, access: Access, memory_store: InMemoryStore, text: str
+        self, access: AccessService, memory_store: InMemoryStore, text: str
     ) -> None:
         with pytest.raises(ConfigError, match="8 letters and digits"):
             await access.approve(text, Role.MEMBER, TERMINAL)
         assert await names(memory_store) == []
 
-    async def test_it_ends_after_an_hour(self, access: Access, clock: SteppingClock) -> None:
+    async def test_it_ends_after_an_hour(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(hours=1))
         assert access.pending() == ()
         with pytest.raises(AccessError, match="expired"):
             await access.approve(code, Role.MEMBER, TERMINAL)
 
-    async def test_it_works_until_then(self, access: Access, clock: SteppingClock) -> None:
+    async def test_it_works_until_then(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(minutes=59, seconds=50))
         assert len(access.pending()) == 1
         await access.approve(code, Role.MEMBER, TERMINAL)
         assert access.role("chat", "42") is Role.MEMBER
 
-    async def test_after_a_day_it_is_forgotten(self, access: Access, clock: SteppingClock) -> None:
+    async def test_after_a_day_it_is_forgotten(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(days=1))
         with pytest.raises(AccessError, match="no such code"):
             await access.approve(code, Role.MEMBER, TERMINAL)
         assert access.state.codes == ()
 
-    async def test_a_revocation_ends_the_open_codes_of_its_person(self, access: Access) -> None:
+    async def test_a_revocation_ends_the_open_codes_of_its_person(self, access: AccessService) -> None:
         code = await code_of(access)
         await access.grant("chat", "42", Role.MEMBER, TERMINAL)
         await access.revoke("chat", "42", TERMINAL)
         with pytest.raises(AccessError, match="expired"):
             await access.approve(code, Role.MEMBER, TERMINAL)
 
-    async def test_an_approval_takes_nothing_away(self, access: Access) -> None:
+    async def test_an_approval_takes_nothing_away(self, access: AccessService) -> None:
         code = await code_of(access)
         await access.grant("chat", "42", Role.ADMIN, TERMINAL)
         assert (await access.approve(code, Role.MEMBER, TERMINAL)).role is Role.ADMIN
@@ -228,7 +247,7 @@ class TestCodes:
         assert (await names(store)).count("access/granted") == 1
 
     async def test_the_tape_holds_a_salted_digest_and_never_the_code(
-        self, access: Access, memory_store: InMemoryStore
+        self, access: AccessService, memory_store: InMemoryStore
     ) -> None:
         first, second = await code_of(access), await code_of(access, channel="other")
         text = "".join(encode(entry.payload) for entry in await whole(memory_store, ACCESS_TAPE))
@@ -237,7 +256,7 @@ class TestCodes:
         salts = {entry.payload["data"]["salt"] for entry in await whole(memory_store, ACCESS_TAPE)}
         assert len(salts) == 2
 
-    async def test_codes_are_compared_in_constant_time_and_all_of_them(self, access: Access) -> None:
+    async def test_codes_are_compared_in_constant_time_and_all_of_them(self, access: AccessService) -> None:
         codes = [await code_of(access, Sender(str(number))) for number in range(10, 15)]
         with patch.object(module, "compare_digest", wraps=compare_digest) as compared:
             await access.approve(codes[0], Role.MEMBER, TERMINAL)
@@ -249,17 +268,17 @@ class TestCodes:
         [Sender("@ann"), Sender("４２"), Sender(""), Sender("42", bot=True), Sender("1"), Sender("3")],
         ids=["name", "digits", "empty", "bot", "owner", "member"],
     )
-    async def test_who_gets_none(self, access: Access, memory_store: InMemoryStore, sender: Sender) -> None:
+    async def test_who_gets_none(self, access: AccessService, memory_store: InMemoryStore, sender: Sender) -> None:
         assert await access.pair(sender, "chat", "42") is None
         assert await names(memory_store) == []
 
-    async def test_a_hostile_name_is_kept_short_and_storable(self, access: Access) -> None:
+    async def test_a_hostile_name_is_kept_short_and_storable(self, access: AccessService) -> None:
         await code_of(access, Sender("42", "\ud800" + "x" * 10_000))
         assert access.state.codes[0].name == "\ufffd" + "x" * 63
 
 
 class TestLimits:
-    async def test_one_code_in_ten_minutes_three_at_once(self, access: Access, clock: SteppingClock) -> None:
+    async def test_one_code_in_ten_minutes_three_at_once(self, access: AccessService, clock: SteppingClock) -> None:
         assert await access.pair(ANN, "chat", "42")
         clock.advance(timedelta(minutes=9, seconds=50))
         assert await access.pair(ANN, "chat", "42") is None
@@ -271,14 +290,16 @@ class TestLimits:
         clock.advance(timedelta(minutes=31))
         assert await access.pair(ANN, "chat", "42")
 
-    async def test_a_flood_of_people_gets_ten_codes_in_a_row(self, access: Access, memory_store: InMemoryStore) -> None:
+    async def test_a_flood_of_people_gets_ten_codes_in_a_row(
+        self, access: AccessService, memory_store: InMemoryStore
+    ) -> None:
         flood = [access.pair(Sender(str(number)), "chat", str(number)) for number in range(100, 400)]
         given = [code for code in await asyncio.gather(*flood) if code]
         assert len(given) == len(await whole(memory_store, ACCESS_TAPE)) == CODES_AT_ONCE
         assert await access.pair(ANN, "other", "42")
 
     async def test_after_a_flood_the_next_person_waits_for_minutes_and_not_for_an_hour(
-        self, access: Access, clock: SteppingClock, caplog: pytest.LogCaptureFixture
+        self, access: AccessService, clock: SteppingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         for number in range(100, 120):
             await access.pair(Sender(str(number)), "chat", str(number))
@@ -288,7 +309,7 @@ class TestLimits:
         assert await access.pair(ANN, "chat", "42")
 
     async def test_a_flood_of_days_writes_120_codes_a_day(
-        self, access: Access, memory_store: InMemoryStore, clock: SteppingClock
+        self, access: AccessService, memory_store: InMemoryStore, clock: SteppingClock
     ) -> None:
         clock.step = timedelta(0)
         for number in range(100, 100 + 2 * 24 * 30):  # somebody else every two minutes, for two days
@@ -297,7 +318,7 @@ class TestLimits:
         assert CODES_PER_DAY * 2 - 10 <= len(await whole(memory_store, ACCESS_TAPE)) <= CODES_PER_DAY * 2
 
     async def test_a_clock_that_was_ahead_keeps_nobody_out_and_no_code_open(
-        self, access: Access, clock: SteppingClock
+        self, access: AccessService, clock: SteppingClock
     ) -> None:
         clock.advance(timedelta(days=2))
         early = await code_of(access)
@@ -314,7 +335,7 @@ class TestLimits:
         assert access.role("chat", "42") is Role.MEMBER
 
     async def test_guessing_ends_and_fills_nothing(
-        self, access: Access, memory_store: InMemoryStore, clock: SteppingClock
+        self, access: AccessService, memory_store: InMemoryStore, clock: SteppingClock
     ) -> None:
         code = await code_of(access)
         for number in range(WRONG_CODES * 3):

@@ -9,13 +9,13 @@ import pytest
 from bubbot.channel import Inbound, Role, Sender
 from bubbot.gateway.admission import (
     CHATS_WATCHED,
-    Admission,
+    AdmissionPolicy,
     AdmissionSettings,
     Decision,
-    Listen,
-    Pair,
-    Silence,
-    Speak,
+    Ignore,
+    OfferPairing,
+    RecordOnly,
+    Respond,
     is_called,
 )
 from bubbot.tape.query import fold_text
@@ -42,9 +42,11 @@ class Seconds:
         return self.now
 
 
-def admission(settings: AdmissionSettings = SETTINGS, clock: Seconds | None = None, **granted: Role) -> Admission:
+def admission(settings: AdmissionSettings = SETTINGS, clock: Seconds | None = None, **granted: Role) -> AdmissionPolicy:
     """With grants by channel and id, `chat_42=Role.MEMBER`."""
-    return Admission(settings, lambda channel, who: granted.get(f"{channel}_{who}", Role.STRANGER), clock or Seconds())
+    return AdmissionPolicy(
+        settings, lambda channel, who: granted.get(f"{channel}_{who}", Role.STRANGER), clock or Seconds()
+    )
 
 
 def direct(who: str, *, bot: bool = False) -> Inbound:
@@ -58,71 +60,71 @@ def said(who: str, text: str = "hello", *, chat: str = GROUP, addressed: bool = 
 class TestDirect:
     @pytest.mark.parametrize(("who", "role"), [("1", Role.OWNER), ("2", Role.ADMIN), ("3", Role.MEMBER)])
     def test_who_is_listed_speaks(self, who: str, role: Role) -> None:
-        assert admission().decide(direct(who)) == Speak(role)
+        assert admission().decide(direct(who)) == Respond(role)
 
     def test_who_was_granted_a_role_speaks_on_that_channel_alone(self) -> None:
         asked = admission(chat_42=Role.ADMIN)
-        assert asked.decide(direct("42")) == Speak(Role.ADMIN)
-        assert asked.decide(replace(direct("42"), channel="other")) == Pair()
+        assert asked.decide(direct("42")) == Respond(Role.ADMIN)
+        assert asked.decide(replace(direct("42"), channel="other")) == OfferPairing()
 
     def test_the_higher_of_both_roles_counts(self) -> None:
         asked = admission(chat_1=Role.MEMBER, chat_3=Role.OWNER)
-        assert asked.decide(direct("1")) == asked.decide(direct("3")) == Speak(Role.OWNER)
+        assert asked.decide(direct("1")) == asked.decide(direct("3")) == Respond(Role.OWNER)
 
     def test_a_stranger_gets_a_code_or_silence(self) -> None:
-        assert admission().decide(direct("42")) == Pair()
-        assert admission(replace(SETTINGS, pairing=False)).decide(direct("42")) == Silence("stranger")
+        assert admission().decide(direct("42")) == OfferPairing()
+        assert admission(replace(SETTINGS, pairing=False)).decide(direct("42")) == Ignore("stranger")
 
     def test_empty_lists_mean_nobody(self) -> None:
         asked = admission(AdmissionSettings(pairing=False))
-        assert {asked.decide(direct(who)) for who in ("0", "1", "42")} == {Silence("stranger")}
+        assert {asked.decide(direct(who)) for who in ("0", "1", "42")} == {Ignore("stranger")}
 
     @pytest.mark.parametrize("who", ["", "ann", "@ann", "１", "١", "01", "1 ", "-", "1" * 30])
     def test_what_is_no_numeric_id_is_nobody_even_where_it_is_listed_and_granted(self, who: str) -> None:
-        asked = Admission(replace(SETTINGS, owners=frozenset({who})), lambda *_: Role.OWNER, Seconds())
+        asked = AdmissionPolicy(replace(SETTINGS, owners=frozenset({who})), lambda *_: Role.OWNER, Seconds())
         for inbound in (direct(who), said(who, addressed=True)):
-            assert asked.decide(inbound) == Silence("no numeric id")
+            assert asked.decide(inbound) == Ignore("no numeric id")
             assert asked.role(inbound) is Role.STRANGER
 
     def test_a_name_decides_nothing(self) -> None:
-        assert admission().decide(replace(direct("42"), sender=Sender("42", "1"))) == Pair()
+        assert admission().decide(replace(direct("42"), sender=Sender("42", "1"))) == OfferPairing()
 
 
 class TestGroups:
     def test_in_a_listed_group_everybody_is_at_least_member(self) -> None:
         asked = admission()
-        assert asked.decide(said("42", addressed=True)) == Speak(Role.MEMBER)
-        assert asked.decide(said("1", addressed=True)) == Speak(Role.OWNER)
+        assert asked.decide(said("42", addressed=True)) == Respond(Role.MEMBER)
+        assert asked.decide(said("1", addressed=True)) == Respond(Role.OWNER)
 
     def test_in_another_group_strangers_get_silence_and_known_people_speak(self) -> None:
         every = replace(SETTINGS, always=frozenset({OTHER_GROUP}), listen=frozenset({OTHER_GROUP}))
         for asked in (admission(), admission(every)):
-            assert asked.decide(said("42", chat=OTHER_GROUP, addressed=True)) == Silence("stranger")
-            assert asked.decide(said("42", chat=OTHER_GROUP)) == Silence("stranger")
-            assert asked.decide(said("3", chat=OTHER_GROUP, addressed=True)) == Speak(Role.MEMBER)
+            assert asked.decide(said("42", chat=OTHER_GROUP, addressed=True)) == Ignore("stranger")
+            assert asked.decide(said("42", chat=OTHER_GROUP)) == Ignore("stranger")
+            assert asked.decide(said("3", chat=OTHER_GROUP, addressed=True)) == Respond(Role.MEMBER)
 
     def test_a_direct_chat_is_no_group_whatever_its_id(self) -> None:
         asked = admission(replace(SETTINGS, groups=frozenset({"42"})))
-        assert asked.decide(direct("42")) == Pair()
+        assert asked.decide(direct("42")) == OfferPairing()
 
     def test_what_is_not_for_the_bot_is_left_or_recorded(self) -> None:
-        assert admission().decide(said("1")) == Silence("not addressed")
+        assert admission().decide(said("1")) == Ignore("not addressed")
         asked = admission(replace(SETTINGS, listen=frozenset({GROUP})))
-        assert asked.decide(said("1")) == Listen(Role.OWNER)
-        assert asked.decide(said("42")) == Listen(Role.MEMBER)
-        assert asked.decide(said("42", addressed=True)) == Speak(Role.MEMBER)
+        assert asked.decide(said("1")) == RecordOnly(Role.OWNER)
+        assert asked.decide(said("42")) == RecordOnly(Role.MEMBER)
+        assert asked.decide(said("42", addressed=True)) == Respond(Role.MEMBER)
 
     def test_in_some_chats_every_message_is_for_the_bot(self) -> None:
         asked = admission(replace(SETTINGS, always=frozenset({GROUP}), listen=frozenset({GROUP})))
-        assert asked.decide(said("42")) == Speak(Role.MEMBER)
+        assert asked.decide(said("42")) == Respond(Role.MEMBER)
 
     @pytest.mark.parametrize("text", ["bubbot, hi", "hey Bubbot!", "小助手你好"])
     def test_a_name_addresses_it(self, text: str) -> None:
-        assert admission().decide(said("42", text)) == Speak(Role.MEMBER)
+        assert admission().decide(said("42", text)) == Respond(Role.MEMBER)
 
     def test_without_names_nothing_is_called(self) -> None:
         for called in ((), ("", " ")):
-            assert admission(replace(SETTINGS, called=called)).decide(said("42", "bubbot")) == Silence("not addressed")
+            assert admission(replace(SETTINGS, called=called)).decide(said("42", "bubbot")) == Ignore("not addressed")
 
 
 @pytest.mark.parametrize(
@@ -187,17 +189,17 @@ def test_a_long_text_full_of_almost_names_is_looked_through_soon() -> None:
 class TestBots:
     def test_bots_are_ignored_even_where_everybody_speaks_and_where_they_were_granted_a_role(self) -> None:
         asked = admission(replace(SETTINGS, owners=frozenset({"8"})), chat_8=Role.OWNER)
-        assert asked.decide(said("8", addressed=True, bot=True)) == Silence("bot")
-        assert asked.decide(direct("8", bot=True)) == Silence("bot")
+        assert asked.decide(said("8", addressed=True, bot=True)) == Ignore("bot")
+        assert asked.decide(direct("8", bot=True)) == Ignore("bot")
 
     def test_a_listed_bot_speaks_as_a_member_at_most(self) -> None:
         asked = admission(replace(SETTINGS, owners=frozenset({"9"})), chat_9=Role.OWNER)
-        assert asked.decide(said("9", addressed=True, bot=True)) == Speak(Role.MEMBER)
+        assert asked.decide(said("9", addressed=True, bot=True)) == Respond(Role.MEMBER)
         assert asked.role(said("9", bot=True)) is Role.MEMBER
 
     def test_what_a_listed_bot_says_to_others_is_left_or_recorded(self) -> None:
-        assert admission().decide(said("9", bot=True)) == Silence("not addressed")
-        assert admission(replace(SETTINGS, listen=frozenset({GROUP}))).decide(said("9", bot=True)) == Listen(
+        assert admission().decide(said("9", bot=True)) == Ignore("not addressed")
+        assert admission(replace(SETTINGS, listen=frozenset({GROUP}))).decide(said("9", bot=True)) == RecordOnly(
             Role.MEMBER
         )
 
@@ -209,10 +211,10 @@ class TestBots:
         for _ in range(5):
             clock.now += 60
             decided.append(asked.decide(chatter))
-        assert decided == [Speak(Role.MEMBER)] * 3 + [Silence("loop")] * 2
-        assert asked.decide(said("9", addressed=True, bot=True, chat=OTHER_GROUP)) == Speak(Role.MEMBER)
-        assert asked.decide(said("3", "not for the bot")) == Silence("not addressed")
-        assert asked.decide(chatter) == Speak(Role.MEMBER)
+        assert decided == [Respond(Role.MEMBER)] * 3 + [Ignore("loop")] * 2
+        assert asked.decide(said("9", addressed=True, bot=True, chat=OTHER_GROUP)) == Respond(Role.MEMBER)
+        assert asked.decide(said("3", "not for the bot")) == Ignore("not addressed")
+        assert asked.decide(chatter) == Respond(Role.MEMBER)
 
     def test_a_stranger_does_not_open_the_way_for_a_loop(self) -> None:
         clock = Seconds()
@@ -222,7 +224,7 @@ class TestBots:
             clock.now += 60
             asked.decide(chatter)
         asked.decide(said("42", chat=OTHER_GROUP, addressed=True))
-        assert asked.decide(chatter) == Silence("loop")
+        assert asked.decide(chatter) == Ignore("loop")
 
     def test_bots_cause_so_many_turns_a_minute_even_when_people_speak_between(self) -> None:
         clock = Seconds()
@@ -232,11 +234,11 @@ class TestBots:
             clock.now += 5
             asked.decide(said("3"))
             decided.append(asked.decide(said("9", addressed=True, bot=True)))
-        assert decided == [Speak(Role.MEMBER)] * 6 + [Silence("loop")] * 2
+        assert decided == [Respond(Role.MEMBER)] * 6 + [Ignore("loop")] * 2
         clock.now = 1000 + 5 + 60
         asked.decide(said("3"))
-        assert asked.decide(said("9", addressed=True, bot=True)) == Speak(Role.MEMBER)
-        assert asked.decide(said("9", addressed=True, bot=True)) == Silence("loop")
+        assert asked.decide(said("9", addressed=True, bot=True)) == Respond(Role.MEMBER)
+        assert asked.decide(said("9", addressed=True, bot=True)) == Ignore("loop")
 
     def test_hours_of_chatter_are_132_messages_and_three_turns(self) -> None:
         clock = Seconds()
@@ -244,7 +246,7 @@ class TestBots:
         turns = 0
         for _ in range(132):
             clock.now += 30
-            turns += isinstance(asked.decide(said("9", addressed=True, bot=True)), Speak)
+            turns += isinstance(asked.decide(said("9", addressed=True, bot=True)), Respond)
         assert turns == 3
 
     def test_the_chat_that_was_quiet_longest_is_forgotten_first(self) -> None:
@@ -254,19 +256,19 @@ class TestBots:
             return asked.decide(said("9", chat=chat, addressed=True, bot=True))
 
         for chat in (GROUP, *[OTHER_GROUP] * SETTINGS.bot_depth, *[GROUP] * (SETTINGS.bot_depth - 1)):
-            assert spoke(chat) == Speak(Role.MEMBER)
+            assert spoke(chat) == Respond(Role.MEMBER)
         for number in range(CHATS_WATCHED - 1):
             spoke(f"-{number + 10**6}")
-        assert spoke(GROUP) == Silence("loop")
-        assert spoke(OTHER_GROUP) == Speak(Role.MEMBER)
+        assert spoke(GROUP) == Ignore("loop")
+        assert spoke(OTHER_GROUP) == Respond(Role.MEMBER)
 
     def test_little_is_remembered_of_many_chats(self) -> None:
         asked = admission()
         for _ in range(SETTINGS.bot_depth):
             first = asked.decide(said("9", chat=OTHER_GROUP, addressed=True, bot=True))
             last = asked.decide(said("9", addressed=True, bot=True))
-        assert first == last == Speak(Role.MEMBER)
+        assert first == last == Respond(Role.MEMBER)
         for chat in range(CHATS_WATCHED - 1):
             asked.decide(said("9", chat=f"-{chat + 10**6}", addressed=True, bot=True))
-        assert asked.decide(said("9", addressed=True, bot=True)) == Silence("loop")  # among the newest thousand
-        assert asked.decide(said("9", chat=OTHER_GROUP, addressed=True, bot=True)) == Speak(Role.MEMBER)  # forgotten
+        assert asked.decide(said("9", addressed=True, bot=True)) == Ignore("loop")  # among the newest thousand
+        assert asked.decide(said("9", chat=OTHER_GROUP, addressed=True, bot=True)) == Respond(Role.MEMBER)  # forgotten

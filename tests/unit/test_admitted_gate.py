@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, Moved, Outbound, Role, Sender, Stop, Unparsed
+from bubbot.channel import ChannelEvent, ChatMigration, Outbound, Role, Sender, StopRequest, UnparsedUpdate
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
@@ -76,7 +76,7 @@ class TestDecisions:
     async def test_of_what_cannot_be_read_a_stranger_leaves_nothing_and_nobody_no_content(self) -> None:
         async with admitted(InMemoryStore()) as bench:
             for sender in ("1", "9", ""):
-                await bench.gate.receive(Unparsed("test", f"u{sender}", sender, b"raw of it", "odd", sender))
+                await bench.gate.receive(UnparsedUpdate("test", f"u{sender}", sender, b"raw of it", "odd", sender))
             kept = [(data["reason"], data["raw"]) for data in await bench.events("inbox/unparsed", INBOX)]
             assert kept == [("odd", "cmF3IG9mIGl0"), ("odd (9 bytes of an unknown sender)", "")]
 
@@ -225,8 +225,8 @@ class TestOvertaking:
     async def test_the_platforms_own_stop_finds_a_chat_that_moved(self) -> None:
         async with admitted(InMemoryStore(), Played(SLOW)) as bench:
             result = await slow(bench)
-            await bench.gate.receive(Moved("test", "mv", "home", "new", TIME))
-            await bench.gate.receive(Stop("test", "new"))
+            await bench.gate.receive(ChatMigration("test", "mv", "home", "new", TIME))
+            await bench.gate.receive(StopRequest("test", "new"))
             assert (await result).status == "stopped"
 
 
@@ -296,8 +296,8 @@ class TestChanges:
         store = InMemoryStore()
         async with admitted(store) as bench:
             await bench.gate.receive(bench.inbound("before", external_id="7"))
-            await bench.gate.receive(Moved("test", "mv", "home", "new", TIME))
-            await bench.gate.receive(Moved("test", "mv", "home", "new", TIME))
+            await bench.gate.receive(ChatMigration("test", "mv", "home", "new", TIME))
+            await bench.gate.receive(ChatMigration("test", "mv", "home", "new", TIME))
             await bench.gate.receive(bench.inbound("after", chat="new"))
             await bench.gate.receive(edit_of("7", "edited", chat="new"))
             await bench.quiet()
@@ -314,7 +314,7 @@ class TestChanges:
     @pytest.mark.parametrize("listed", ["-1", "-2"])
     async def test_a_chat_that_moved_is_listed_by_either_id(self, listed: str) -> None:
         async with admitted(InMemoryStore(), groups=[listed], always=[listed]) as bench:
-            await bench.gate.receive(Moved("test", "mv", "-1", "-2", TIME))
+            await bench.gate.receive(ChatMigration("test", "mv", "-1", "-2", TIME))
             said = bench.inbound("hi", chat="-2", sender="5", direct=False, addressed=False)
             await bench.gate.receive(said)
             await bench.quiet()

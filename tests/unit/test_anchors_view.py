@@ -8,7 +8,7 @@ from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.anchors import AnchorLine, AnchorsView
+from bubbot.views.anchors import AnchorSummary, AnchorsView
 from tests.doubles import CountingIds, SteppingClock
 
 
@@ -25,10 +25,10 @@ async def test_anchors_are_listed_newest_first_without_zone_markers(chat: TapeSe
     await chat.append([anchor("phase/a", {"summary": "été"}), message("user", "x"), *zone(1)])
     await chat.append([anchor("topic/b", {"parents": [1]}, window=False), *zone(2)])
     assert await chat.read(AnchorsView()) == (
-        AnchorLine(
+        AnchorSummary(
             5, "topic/b", "2026-11-21T20:21:04.000000+00:00", '{"parents":[1]}', opens_window=False, parents=(1,)
         ),
-        AnchorLine(1, "phase/a", "2026-11-21T20:21:00.000000+00:00", '{"summary":"été"}', opens_window=True),
+        AnchorSummary(1, "phase/a", "2026-11-21T20:21:00.000000+00:00", '{"summary":"été"}', opens_window=True),
     )
 
 

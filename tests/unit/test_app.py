@@ -10,7 +10,7 @@ import pytest
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.turn import Accepted
+from bubbot.turn import AcceptedInbound
 from tests.turns import WAIT, KeptChannel, Played, calls, running, says, texts_of
 
 
@@ -36,7 +36,7 @@ async def test_a_channel_that_does_not_run_here_is_an_error(memory_store: InMemo
         running(memory_store, ScriptedModel(), channel=KeptChannel("other"), life="other") as other,
     ):
         with pytest.raises(ConfigError, match="no channel other runs here"):
-            bench.app.submit(Accepted(1, other.inbound("hello")))
+            bench.app.submit(AcceptedInbound(1, other.inbound("hello")))
 
 
 async def test_it_is_idle_when_no_session_has_anything_to_do(memory_store: InMemoryStore) -> None:

@@ -11,9 +11,9 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.views.attachments import IMAGE_LIMIT, bytes_text, file_text, shown_images
 from bubbot.views.compact import IMAGE_TOKENS, message_tokens
 from bubbot.views.context import ContextView
-from bubbot.views.selectors import Style, select
+from bubbot.views.selectors import MessageStyle, select
 
-SEES = Style(images=4, image_bytes=1000)
+SEES = MessageStyle(images=4, image_bytes=1000)
 
 
 def image(name: str, size: int = 10) -> JsonObject:
@@ -90,12 +90,14 @@ class TestWords:
 
     def test_the_largest_image_that_fits_is_not_called_too_large_later(self) -> None:
         found = on_tape(*chat("a", "b", size=IMAGE_LIMIT), *chat("c", size=IMAGE_LIMIT + 1))
-        texts = [str(one.message["content"]) for one in select(found, Style(images=1, image_bytes=IMAGE_LIMIT))][::2]
+        texts = [str(one.message["content"]) for one in select(found, MessageStyle(images=1, image_bytes=IMAGE_LIMIT))][
+            ::2
+        ]
         assert ["no longer shown" in one for one in texts] == [True, False, False]
         assert ["too large to be shown" in one for one in texts] == [False, False, True]
 
     def test_without_eyes_all_of_it_is_one_text(self) -> None:
-        (shown,) = select(on_tape(says("user", "look", image("a"))), Style())
+        (shown,) = select(on_tape(says("user", "look", image("a"))), MessageStyle())
         assert shown.message["content"] == "look\n\n[image a, 10 bytes; this model cannot see it; handle aaaa]"
 
     def test_a_hidden_message_takes_its_images_along(self) -> None:

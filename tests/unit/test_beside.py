@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.control import client
-from bubbot.control.client import NobodyThere, beside
+from bubbot.control.client import DaemonNotRunning, beside
 from bubbot.errors import HomeLocked
 from bubbot.home import Home, WriterLock
 
@@ -36,7 +36,7 @@ async def answer(address: str) -> str:
 
 async def nobody(_address: str) -> str:
     """A bot that is not."""
-    raise NobodyThere
+    raise DaemonNotRunning
 
 
 async def told(home: Home, here: Callable[[], object], there: Callable[[str], object] = answer) -> object:

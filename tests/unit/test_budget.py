@@ -10,15 +10,25 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.budget import Budget, Limit, Plan
-from bubbot.errors import BudgetSpent, ModelUnavailable, StoreUnavailable
-from bubbot.model import ModelReply, Price, Usage
+from bubbot.budget import Budget, BudgetLimits, SpendingLimit
+from bubbot.errors import BudgetExceeded, ModelUnavailable, StoreUnavailable
+from bubbot.model import ModelPrice, ModelReply, Usage
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, TapeStore
-from bubbot.views.budget import RESERVED, SETTLED, UNPRICED, WARNED, BooksView, Payer, Spent, books_from, renewal
+from bubbot.views.budget import (
+    RESERVED,
+    SETTLED,
+    UNPRICED,
+    WARNED,
+    BudgetStateView,
+    BudgetSubject,
+    SpentTotal,
+    books_from,
+    renewal,
+)
 from tests.budgets import ANN, Owner, budget_tape, facts, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 from tests.turns import Options, Played, running, says
@@ -51,11 +61,13 @@ async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStor
     assert budget.held() == ()
     for scope, name in (("bot", ""), ("channel", "test"), ("chat", "test:home"), ("user", "test:1"), ("model", "m")):
         for period in (DAY, DAY[:7]):
-            assert budget.spent(scope, name, period) == Spent(1, 6, 5 * 10**9)
+            assert budget.spent(scope, name, period) == SpentTotal(1, 6, 5 * 10**9)
 
 
 async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(store: TapeStore) -> None:
-    budget = await opened(store, replace(plan(), limits={("model", "other"): Limit(day=1.0), ("bot", ""): Limit()}))
+    budget = await opened(
+        store, replace(plan(), limits={("model", "other"): SpendingLimit(day=1.0), ("bot", ""): SpendingLimit()})
+    )
     async with budget.call(ANN, "m", 5) as call:
         assert (await whole(store), budget.held()[0].tokens) == ((), 15)
         call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
@@ -99,7 +111,7 @@ async def test_a_budget_ends_and_says_until_when(store: TapeStore, limits: dict[
     budget = await opened(store, plan(**limits))
     await spend(budget, 9, 10)
     await spend(budget, 9, 10)  # one dollar was left: the last call may go over it
-    with pytest.raises(BudgetSpent) as caught:
+    with pytest.raises(BudgetExceeded) as caught:
         await spend(budget, 1, 1)
     period = "month" if "month" in next(iter(limits)) else "day"
     assert (caught.value.scope, caught.value.period) == ("bot", period)
@@ -113,31 +125,33 @@ async def test_a_budget_ends_and_says_until_when(store: TapeStore, limits: dict[
 )
 @pytest.mark.parametrize("limit", ["own", "each"])
 async def test_each_scope_has_its_own_budget(memory_store: InMemoryStore, scope: str, name: str, limit: str) -> None:
-    agreed = Plan({(scope, name if limit == "own" else "each"): Limit(tokens_day=10)}, answer=lambda _: 1)
+    agreed = BudgetLimits(
+        {(scope, name if limit == "own" else "each"): SpendingLimit(tokens_day=10)}, answer=lambda _: 1
+    )
     budget = await opened(memory_store, agreed)
-    mine = Payer("test:home:7", "test:1", "j", "t")
+    mine = BudgetSubject("test:home:7", "test:1", "j", "t")
     await spend(budget, 10, 1, mine)
-    with pytest.raises(BudgetSpent) as caught:
+    with pytest.raises(BudgetExceeded) as caught:
         await spend(budget, 1, 1, mine)
     assert (caught.value.scope, caught.value.name) == (scope, name)
-    other = Payer("other:home", "other:1", "k", "t")
+    other = BudgetSubject("other:home", "other:1", "k", "t")
     await spend(budget, 10, 1, other, "n")
 
 
 async def test_an_own_limit_takes_the_place_of_the_one_for_each(memory_store: InMemoryStore) -> None:
-    limits = {("user", "each"): Limit(tokens_day=1), ("user", "test:1"): Limit(tokens_day=100)}
-    budget = await opened(memory_store, Plan(limits))
+    limits = {("user", "each"): SpendingLimit(tokens_day=1), ("user", "test:1"): SpendingLimit(tokens_day=100)}
+    budget = await opened(memory_store, BudgetLimits(limits))
     await spend(budget, 10, 10)
     await spend(budget, 10, 10)
-    other = Payer("test:home", "test:2")
+    other = BudgetSubject("test:home", "test:2")
     await spend(budget, 1, 1, other)
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(BudgetExceeded):
         await spend(budget, 1, 1, other)
 
 
 async def test_a_budget_of_nothing_lets_nothing_through(memory_store: InMemoryStore) -> None:
     budget = await opened(memory_store, plan(day=0.0))
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(BudgetExceeded):
         await spend(budget, 1, 1)
     assert await whole(memory_store) == ()
 
@@ -153,7 +167,7 @@ async def test_a_clock_that_is_set_back_gives_no_day_twice(store: TapeStore, res
             budget = await opened(store, plan(tokens_day=20), clock=clock, life=f"after {back}")
         if back == timedelta(days=-1):
             await spend(budget, 9, 11)  # the day before has its own, once
-        with pytest.raises(BudgetSpent):
+        with pytest.raises(BudgetExceeded):
             await spend(budget, 1, 1)
 
 
@@ -161,7 +175,7 @@ async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_s
     clock = SteppingClock(datetime(2026, 11, 30, 22, 59, 50, tzinfo=UTC))  # ten seconds before midnight in Berlin
     budget = await opened(memory_store, plan(tokens_day=1, month=30.0), clock=clock, zone=ZoneInfo("Europe/Berlin"))
     await spend(budget, 9, 10)
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(BudgetExceeded):
         await spend(budget, 9, 10)
     clock.advance(timedelta(minutes=1))
     await spend(budget, 9, 10)
@@ -237,13 +251,13 @@ class TestWhatIsNotKnown:
     async def test_without_a_price_the_models_own_cost_counts(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan(None, day=1.0))
         await spend(budget, 5, 5, cost=2.0)
-        with pytest.raises(BudgetSpent):
+        with pytest.raises(BudgetExceeded):
             await spend(budget, 5, 5)
 
     async def test_the_models_own_cost_goes_before_a_list_and_behind_a_price_that_was_set(
         self, memory_store: InMemoryStore
     ) -> None:
-        for agreed in (plan(), replace(plan(), decided=lambda _: Price(1.0, 1.0))):
+        for agreed in (plan(), replace(plan(), decided=lambda _: ModelPrice(1.0, 1.0))):
             await spend(await opened(memory_store, agreed, life=str(id(agreed))), 5, 5, cost=2.0)
         assert [one["nano"] for one in await facts(memory_store, SETTLED)] == [2 * 10**9, 10_000]
 
@@ -254,7 +268,7 @@ class TestWhatIsNotKnown:
             await spend(budget, 50, 50)
         assert [text[:32] for text in owner.texts] == ["I do not know what m costs: its "]
         again = await opened(store, plan(None, day=1.0, tokens_day=300), tell=owner, life="second")
-        with pytest.raises(BudgetSpent):
+        with pytest.raises(BudgetExceeded):
             await spend(again, 1, 1)
         assert len(await facts(store, UNPRICED)) == 1
 
@@ -342,11 +356,11 @@ class TestAStart:
         hold = await budget._reserved(ANN, "m", 20)
         again = await opened(store, plan(None, day=100.0), life="second")  # the price is not known any more
         assert again.held() == ()
-        assert again.spent("bot", "", DAY) == Spent(2, 32, 32 * 10**9)
+        assert again.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
         settled = (await facts(store, SETTLED))[-1]
         assert (settled["call"], settled["status"], settled["estimated"]) == (hold.hold.call, "unknown", True)
         third = await opened(store, plan(), life="third")
-        assert third.spent("bot", "", DAY) == Spent(2, 32, 32 * 10**9)
+        assert third.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
 
     async def test_reads_little_of_a_long_tape(self, store: TapeStore) -> None:
         budget = await opened(store, plan(tokens_day=1_000_000))
@@ -360,36 +374,40 @@ class TestAStart:
 
     async def test_a_model_that_got_cheaper_does_not_change_what_was_spent(self, memory_store: InMemoryStore) -> None:
         await spend(await opened(memory_store, plan()), 5, 5)
-        later = await opened(memory_store, plan(Price(0, 0)), life="second")
+        later = await opened(memory_store, plan(ModelPrice(0, 0)), life="second")
         assert later.spent("bot", "", DAY).nano == 10 * 10**9
 
 
 async def test_people_are_told_once_in_ten_minutes_and_in_a_terminal_each_time(memory_store: InMemoryStore) -> None:
     clock = SteppingClock()
-    agreed = Plan({("bot", ""): Limit(day=0.0)}, loud=frozenset({"stdin"}))
+    agreed = BudgetLimits({("bot", ""): SpendingLimit(day=0.0)}, loud=frozenset({"stdin"}))
     budget = await opened(memory_store, agreed, clock=clock)
 
-    async def told(payer: Payer) -> bool:
-        with pytest.raises(BudgetSpent) as caught:
+    async def told(payer: BudgetSubject) -> bool:
+        with pytest.raises(BudgetExceeded) as caught:
             await spend(budget, 1, 1, payer)
         return not caught.value.told
 
-    assert [await told(ANN), await told(ANN), await told(Payer("test:home", "test:2", turn="u"))] == [True, False, True]
-    assert [await told(Payer("stdin:default", "stdin:0", turn="v")) for _ in range(2)] == [True, True]
+    assert [await told(ANN), await told(ANN), await told(BudgetSubject("test:home", "test:2", turn="u"))] == [
+        True,
+        False,
+        True,
+    ]
+    assert [await told(BudgetSubject("stdin:default", "stdin:0", turn="v")) for _ in range(2)] == [True, True]
     clock.advance(timedelta(minutes=10))
     assert await told(ANN)
 
 
 def test_a_price_reckons_with_the_cache() -> None:
-    assert Price(2.0, 10.0, 0.5).nano(Usage(1_000_000, 100_000, 400_000)) == 2_400_000_000
-    assert Price(2.0, 10.0).nano(Usage(1_000_000, 0, 400_000)) == 2_000_000_000
-    assert Price(0.15, 0.6).nano(Usage(1, 1)) == 750
+    assert ModelPrice(2.0, 10.0, 0.5).nano(Usage(1_000_000, 100_000, 400_000)) == 2_400_000_000
+    assert ModelPrice(2.0, 10.0).nano(Usage(1_000_000, 0, 400_000)) == 2_000_000_000
+    assert ModelPrice(0.15, 0.6).nano(Usage(1, 1)) == 750
 
 
 async def test_who_is_refused_is_told_of_the_budget_that_lasts_longest(memory_store: InMemoryStore) -> None:
     budget = await opened(memory_store, plan(tokens_day=1, month=1.0))
     await spend(budget, 5, 5)
-    with pytest.raises(BudgetSpent) as caught:
+    with pytest.raises(BudgetExceeded) as caught:
         await spend(budget, 5, 5)
     assert (caught.value.period, caught.value.renews) == ("month", "2026-12-01")
 
@@ -447,7 +465,7 @@ class TestModelsThatFail:
     ) -> None:
         budget = await opened(memory_store, plan())
         await self.fail(budget)
-        (books, _) = await budget_tape(memory_store).read(BooksView(None))
+        (books, _) = await budget_tape(memory_store).read(BudgetStateView(None))
         state = books.state()
         assert books_from(state).failing == dict(budget.failing())
         assert books_from({key: value for key, value in state.items() if key != "failing"}).failing == {}

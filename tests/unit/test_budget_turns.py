@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any
 
-from bubbot.budget import Budget, Limit, Plan
+from bubbot.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.channel import Outbound
-from bubbot.errors import BudgetSpent, ConfigError, TooManyMessages
+from bubbot.errors import BudgetExceeded, ConfigError, RateLimitExceeded
 from bubbot.model import Model, ModelReply, Usage
 from bubbot.models.scripted import ScriptedModel
-from bubbot.rates import Rate, Rates
-from bubbot.runtime.metering import BudgetMeter, Pace, Thrifty, payer_of, refusal
-from bubbot.runtime.places import Places
+from bubbot.rates import MessageRate, RateLimiter
+from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, payer_of, refusal
+from bubbot.runtime.places import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.tool import NoArgs, tool
@@ -30,7 +30,7 @@ from tests.virtual import virtual
 
 @asynccontextmanager
 async def metered(
-    store: InMemoryStore, agreed: Plan, model: Model, **more: object
+    store: InMemoryStore, agreed: BudgetLimits, model: Model, **more: object
 ) -> AsyncIterator[tuple[Bench, Budget]]:
     """A bench with a budget."""
     clock = SteppingClock()
@@ -115,7 +115,10 @@ async def test_a_job_pays_for_its_turns(memory_store: InMemoryStore) -> None:
 
 
 async def test_where_a_models_budget_is_used_up_a_cheaper_one_is_asked(memory_store: InMemoryStore) -> None:
-    budget = await opened(memory_store, Plan({("model", "dear"): Limit(tokens_day=1), ("model", "none"): Limit(0.0)}))
+    budget = await opened(
+        memory_store,
+        BudgetLimits({("model", "dear"): SpendingLimit(tokens_day=1), ("model", "none"): SpendingLimit(0.0)}),
+    )
     dear, cheap = ScriptedModel(name="dear"), ScriptedModel(name="cheap")
 
     async def usual(_: Turn) -> Model:
@@ -128,12 +131,12 @@ async def test_where_a_models_budget_is_used_up_a_cheaper_one_is_asked(memory_st
 
     async with metered(memory_store, plan(), ScriptedModel()) as (bench, _):
         turn = await _turn(bench)
-        thrifty = Thrifty(usual, named, budget, ["none", "cheap"])
+        thrifty = BudgetFallbackModel(usual, named, budget, ["none", "cheap"])
         assert await thrifty.of(turn) is dear
         async with budget.call(payer_of(turn), "dear", 1) as call:
             call.reply = ModelReply("x", usage=Usage(1, 1))
         assert await thrifty.of(turn) is cheap
-        assert await Thrifty(usual, named, budget, []).of(turn) is dear  # which is then refused
+        assert await BudgetFallbackModel(usual, named, budget, []).of(turn) is dear  # which is then refused
 
 
 async def _turn(bench: Bench) -> Turn:
@@ -142,7 +145,7 @@ async def _turn(bench: Bench) -> Turn:
     return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC)
 
 
-def paced(bench: Bench, **tables: Rate) -> list[str]:
+def paced(bench: Bench, **tables: MessageRate) -> list[str]:
     """Gives the bench rates; what it says between turns."""
     told: list[str] = []
 
@@ -150,7 +153,7 @@ def paced(bench: Bench, **tables: Rate) -> list[str]:
         told.append(outbound.text)
 
     table = {(scope, "each"): rate for scope, rate in tables.items()}
-    pace = Pace(Rates(table, SteppingClock(step=timedelta(0)), UTC), Texts(), tell)
+    pace = RateGate(RateLimiter(table, SteppingClock(step=timedelta(0)), UTC), Texts(), tell)
     bench.app._deps = replace(bench.app._deps, pace=pace)
     return told
 
@@ -158,7 +161,7 @@ def paced(bench: Bench, **tables: Rate) -> list[str]:
 @virtual
 async def test_a_message_over_the_rate_waits_and_is_answered() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        told = paced(bench, user=Rate(minute=1))
+        told = paced(bench, user=MessageRate(minute=1))
         began = asyncio.get_running_loop().time()
         turns = [await bench.post(text) for text in ("one", "two")]
         assert [(await turn).text for turn in turns] == ["You said: one", "You said: two"]
@@ -168,7 +171,7 @@ async def test_a_message_over_the_rate_waits_and_is_answered() -> None:
 
 async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        paced(bench, user=Rate(hour=1))
+        paced(bench, user=MessageRate(hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
         assert (await bench.say("three")).text == ""
@@ -184,7 +187,7 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
 @virtual
 async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=Rate(minute=2))
+        paced(bench, user=MessageRate(minute=2))
         for text in ("one", "two"):
             assert (await bench.say(text)).status == "answered"
         turn = await bench.post("three")
@@ -199,7 +202,7 @@ async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
 @virtual
 async def test_the_end_of_the_process_does_not_wait_and_the_message_is_owed() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=Rate(minute=1))
+        paced(bench, user=MessageRate(minute=1))
         assert (await bench.say("one")).status == "answered"
         turn = await bench.post("two")
         await asyncio.sleep(5)
@@ -219,7 +222,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
         async def tell(_: str, outbound: Outbound) -> None:
             told.append((outbound.chat, outbound.text))
 
-        bench.app._deps = replace(bench.app._deps, pace=Pace(None, Texts(), tell))
+        bench.app._deps = replace(bench.app._deps, pace=RateGate(None, Texts(), tell))
         chats = [f"c{number}" for number in range(40)]
         turns = [await bench.post(chat, chat=chat) for chat in chats]
         results = [await turn for turn in turns]
@@ -234,7 +237,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
 
 async def test_a_bench_has_the_places_that_were_asked_for(memory_store: InMemoryStore) -> None:
     async with running(memory_store, replying(ModelReply("ok")), Options(at_once=1)) as bench:
-        assert isinstance(bench.app._deps.places, Places)
+        assert isinstance(bench.app._deps.places, TurnLimiter)
         assert (await bench.say("hi")).text == "ok"
 
 
@@ -247,7 +250,7 @@ async def test_a_chinese_chat_is_told_in_chinese(memory_store: InMemoryStore) ->
 async def test_what_a_refusal_is_told_as() -> None:
     named: dict[str, Any] = {"name": "n", "renews": "2026-12-01"}
     told = [
-        refusal(Texts(), BudgetSpent(scope=scope, period="month", **named))
+        refusal(Texts(), BudgetExceeded(scope=scope, period="month", **named))
         for scope in ("bot", "channel", "chat", "user", "job", "model")
     ]
     whose = ["the whole bot", "the channel n", "this chat", "your account", "the job n", "the model n"]
@@ -256,6 +259,6 @@ async def test_what_a_refusal_is_told_as() -> None:
         "It begins anew on 2026-12-01; ,retry has your message answered then."
         for one in whose
     ]
-    many = TooManyMessages(scope="user", name="n", count=3, span="minute", renews="20:21")
+    many = RateLimitExceeded(scope="user", name="n", count=3, span="minute", renews="20:21")
     assert refusal(Texts(), many).startswith("That is more than 3 messages within a minute, so")
-    assert refusal(Texts(), BudgetSpent(scope="bot", period="day", told=True, **named)) == ""
+    assert refusal(Texts(), BudgetExceeded(scope="bot", period="day", told=True, **named)) == ""

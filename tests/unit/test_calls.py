@@ -13,7 +13,7 @@ import pytest
 from bubbot.channel import Role
 from bubbot.errors import StoreFull, ToolFailed, ToolRetry
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
-from bubbot.runtime.calls import ToolSettings, clean
+from bubbot.runtime.calls import ToolLimits, clean
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
@@ -112,7 +112,7 @@ class TestWhatAModelIsTold:
             await asyncio.sleep(60)
             return "never"
 
-        options = Options(tools=[long_wait], calls=ToolSettings(timeout=0.05))
+        options = Options(tools=[long_wait], calls=ToolLimits(timeout=0.05))
         result = await told(memory_store, calls("long_wait"), options)
         assert (result["content"], result["is_error"]) == ("long.wait was stopped after 0.05 seconds", True)
 
@@ -163,7 +163,7 @@ class TestLongResults:
             yield reading_on(request)
 
         long = "".join(f"{number:07d}\n" for number in range(lines))
-        options = Options([giving(long)], calls=ToolSettings(result_limit=limit), run=RunnerSettings(max_steps=300))
+        options = Options([giving(long)], calls=ToolLimits(result_limit=limit), run=RunnerSettings(max_steps=300))
         async with running(memory_store, Replying(stream), options) as bench:
             assert (await bench.say("do it")).text == "read"
             first, *pages = [result["content"] for result in await results(bench)]

@@ -15,7 +15,7 @@ from bubbot.channel import Role
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.runtime.calls import ToolSettings
+from bubbot.runtime.calls import ToolLimits
 from bubbot.runtime.commands import CommandOutcome, parse, usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
@@ -225,7 +225,7 @@ async def odd_one(turn: Turn, args: SayArgs) -> str:
     raise ValueError(f"</command> & <b> {args.text}")
 
 
-ODD = Options(tools=[odd_one], calls=ToolSettings(timeout=0.05))
+ODD = Options(tools=[odd_one], calls=ToolLimits(timeout=0.05))
 
 
 class TestRunning:
@@ -305,7 +305,7 @@ class TestRunning:
             assert "there is no command ,reset" in (await bench.say(",help reset")).text
 
     async def test_a_long_output_is_told_whole_and_recorded_cut(self, memory_store: InMemoryStore) -> None:
-        options = Options(tools=[say_it], calls=ToolSettings(result_limit=200))
+        options = Options(tools=[say_it], calls=ToolLimits(result_limit=200))
         async with running(memory_store, ScriptedModel(), options) as bench:
             long = "x" * 5_000
             assert (await bench.say(f",say.it {long}")).text == long

@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from bubbot.memory import MemoryZone
 from bubbot.model import ModelTraits
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.compose import ComposeSettings
+from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
 from bubbot.views.compact import cut_at, estimate_tokens, message_tokens
 from bubbot.views.context import CUT, ContextView
-from bubbot.views.selectors import Shown
+from bubbot.views.selectors import ContextMessage
 from tests.turns import Bench, Options, asked, running
 
 SMALL = ModelTraits(context_tokens=2_000, tools=False, short_prompt=True)
 
 
-def line(role: str, entry_id: int, size: int = 30) -> Shown:
-    return Shown({"role": role, "content": "x" * size}, (entry_id,))
+def line(role: str, entry_id: int, size: int = 30) -> ContextMessage:
+    return ContextMessage({"role": role, "content": "x" * size}, (entry_id,))
 
 
-def window(roles: str, size: int = 30) -> list[Shown]:
+def window(roles: str, size: int = 30) -> list[ContextMessage]:
     """u: user, a: assistant, t: tool result."""
     names = {"u": "user", "a": "assistant", "t": "tool"}
     return [line(names[role], place, size) for place, role in enumerate(roles, 1)]
 
 
-def tokens(shown: Sequence[Shown]) -> int:
+def tokens(shown: Sequence[ContextMessage]) -> int:
     return sum(message_tokens(one) for one in shown)
 
 
@@ -126,7 +126,8 @@ class TestInTurns:
             await talk(bench, 40)
             for request in bench.requests:
                 assert (
-                    sum(message_tokens(Shown(one, ())) for one in request.messages) + estimate_tokens(request.system)
+                    sum(message_tokens(ContextMessage(one, ())) for one in request.messages)
+                    + estimate_tokens(request.system)
                     <= 1_500 + 100
                 )
 
@@ -147,7 +148,7 @@ class TestInTurns:
             assert asked(bench.requests[-1])[-1][1].startswith("long long")
 
     async def test_the_summary_selector_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
-        options = Options(compose=ComposeSettings("summary"))
+        options = Options(compose=ContextPolicy("summary"))
         async with running(memory_store, ScriptedModel(traits=SMALL), options) as bench:
             await talk(bench, 30)
             hint = asked(bench.requests[-1])[0]

@@ -13,7 +13,7 @@ from bubbot.channel import Role, Sender
 from bubbot.memory import MemoryZone
 from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.compose import Composed, Composer, ComposeSettings, rebuilt, tools_from
+from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, rebuilt, tools_from
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
@@ -35,9 +35,9 @@ async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
     return Turn("t", "stdin:default", await tape.open_fork(), Sender("1"), Role.OWNER, clock, BERLIN)
 
 
-async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> Composed:
+async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
-    composer = Composer(models.of, ComposeSettings(**settings), lambda _: SPECS)
+    composer = RequestComposer(models.of, ContextPolicy(**settings), lambda _: SPECS)
     return await composer.compose(turn)
 
 
@@ -214,7 +214,7 @@ async def test_the_request_of_every_step_can_be_built_again_byte_for_byte(
     memory_store: InMemoryStore, selector: str, traits: ModelTraits
 ) -> None:
     model = Varied(traits)
-    async with running(memory_store, model, Options(compose=ComposeSettings(selector))) as bench:
+    async with running(memory_store, model, Options(compose=ContextPolicy(selector))) as bench:
         for text in LIFE:
             await bench.say(text)
             await assert_rebuilt(bench)

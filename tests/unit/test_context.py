@@ -14,7 +14,7 @@ from bubbot.errors import AnchorNotFound, ConfigError
 from bubbot.memory import MemoryZone
 from bubbot.model import ModelRequest, ModelTraits
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.compose import ComposeSettings
+from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message, tool_call, tool_result
@@ -22,14 +22,14 @@ from bubbot.tape.service import TapeService
 from bubbot.tool import NoArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.context import ContextView
-from bubbot.views.selectors import Style
+from bubbot.views.selectors import MessageStyle
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, Played, asked, calls, running, says
 
 
 async def lines(tape: TapeService, selector: str = "window", **style: Any) -> list[tuple[str, Any]]:
     """What the tape's context shows, as role and content."""
-    context = await tape.read(ContextView(selector, Style(**style)))
+    context = await tape.read(ContextView(selector, MessageStyle(**style)))
     return [(one["role"], one["content"]) for one in context.messages]
 
 
@@ -190,7 +190,7 @@ class TestAProviderThatWantsTheUserFirst:
     async def test_both_entries_are_cited_for_the_joined_message(self, tape: TapeService) -> None:
         await tape.handoff("phase/x")
         await tape.append([user("hello")])
-        context = await tape.read(ContextView(style=Style(first_assistant=False)))
+        context = await tape.read(ContextView(style=MessageStyle(first_assistant=False)))
         assert context.shown[0].ids == (1, 3)
 
     async def test_content_in_parts_is_left_as_it_is(self, tape: TapeService) -> None:
@@ -235,7 +235,7 @@ class TestSelectors:
             await lines(told, selector)
 
     async def test_a_view_comes_back_from_its_recorded_form(self) -> None:
-        view = ContextView("compact", Style(first_assistant=False), 4000)
+        view = ContextView("compact", MessageStyle(first_assistant=False), 4000)
         assert ContextView.from_json(view.as_json()) == view
 
 
@@ -328,7 +328,7 @@ async def test_a_stranger_does_not_reach_the_model(memory_store: InMemoryStore) 
 
 
 async def test_a_selector_from_the_settings_is_used(memory_store: InMemoryStore) -> None:
-    options = Options(compose=ComposeSettings("messages"))
+    options = Options(compose=ContextPolicy("messages"))
     async with running(memory_store, ScriptedModel(), options) as bench:
         await bench.say("hello")
         assert asked(bench.requests[0]) == [("user", "[2026-11-21 20:21] hello")]

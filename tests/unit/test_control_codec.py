@@ -16,25 +16,25 @@ from bubbot import errors
 from bubbot.channel import (
     Attachment,
     ChannelEvent,
+    ChatMigration,
     CommandInfo,
     Deletion,
     Edit,
-    File,
     Inbound,
-    Moved,
-    Part,
+    MessagePart,
+    OutboundFile,
     Preview,
     Quote,
     Reaction,
     Sender,
-    StepEnded,
-    Stop,
-    TextShown,
-    ToolEnded,
+    StepFinished,
+    StopRequest,
+    TextStreamed,
+    ToolFinished,
     ToolStarted,
-    TurnEnded,
+    TurnFinished,
     TurnStarted,
-    Unparsed,
+    UnparsedUpdate,
 )
 from bubbot.control import lines as framing
 from bubbot.control.chat import PREVIEWS
@@ -51,17 +51,17 @@ VALUES: list[Any] = [
     Edit("stdin", "e", "c", "7", ADA, "new", "t"),
     Deletion("stdin", "d", "c", "7", "t"),
     Reaction("stdin", "r", "c", "7", ADA, ("\U0001f44d",), "t"),
-    Moved("stdin", "m", "c", "d", "t"),
-    Unparsed("stdin", "u", "c", bytes(range(256)), "why"),
-    Stop("stdin", "c", "thread"),
+    ChatMigration("stdin", "m", "c", "d", "t"),
+    UnparsedUpdate("stdin", "u", "c", bytes(range(256)), "why"),
+    StopRequest("stdin", "c", "thread"),
     TurnStarted(),
-    TextShown("x"),
+    TextStreamed("x"),
     ToolStarted("a", "b"),
-    ToolEnded("a", True, 3, False),
-    StepEnded(1, 2),
-    TurnEnded("answered"),
+    ToolFinished("a", True, 3, False),
+    StepFinished(1, 2),
+    TurnFinished("answered"),
     CommandInfo("help", "says", ("a", "b")),
-    Part("c", "text", "t", "r", {"a": [{"b": None}]}, File("n", text="x")),
+    MessagePart("c", "text", "t", "r", {"a": [{"b": None}]}, OutboundFile("n", text="x")),
 ]  # fmt: skip
 
 
@@ -81,7 +81,7 @@ async def test_a_value_comes_back_as_it_was(value: Any) -> None:
     (found, end) = await carried({"value": encode(value)})
     assert found is not None
     assert end is None
-    assert decode(found["value"], Part, CommandInfo, *EVENTS, *PREVIEWS) == value
+    assert decode(found["value"], MessagePart, CommandInfo, *EVENTS, *PREVIEWS) == value
 
 
 def test_every_event_and_every_preview_can_be_carried() -> None:
@@ -182,9 +182,9 @@ def hint_class(hint: Any) -> Any:
 def test_an_error_carries_all_that_it_says() -> None:
     for error in (
         DeliveryFailed("no", permanent=True, retry_after=3, maybe=True, gone=True),
-        errors.TooManyMessages(scope="user", name="Ann", count=3, span="hour", renews="soon", told=True),
+        errors.RateLimitExceeded(scope="user", name="Ann", count=3, span="hour", renews="soon", told=True),
         errors.ScheduleRefused("no", "job_none", {"name": "x", "count": 7}),
-        errors.OverTime(2.5),
+        errors.TurnTimeout(2.5),
     ):
         found = decode_error(json.loads(json.dumps(encode_error(error))))
         assert {name: value for name, value in vars(found).items() if name in vars(error)} == vars(error)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from bubbot.control import client, peer
-from bubbot.control.client import NobodyThere, connected
+from bubbot.control.client import DaemonNotRunning, connected
 from bubbot.control.codec import JsonObject
 from bubbot.control.lines import LINE_LIMIT
-from bubbot.control.peer import PROTOCOL, Peer
+from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
 from bubbot.gateway import control
 from bubbot.gateway.control import ControlServer
@@ -44,34 +44,34 @@ class Served:
         self.started = asyncio.Event()
         self.go = asyncio.Event()
         self.done: list[str] = []
-        self.left: list[Peer] = []
+        self.left: list[ControlPeer] = []
         self.somebody_left = asyncio.Event()
 
-    def leave(self, peer: Peer) -> None:
+    def leave(self, peer: ControlPeer) -> None:
         """Notes who has gone."""
         self.left.append(peer)
         self.somebody_left.set()
 
-    async def say(self, _peer: Peer, body: JsonObject) -> JsonObject:
+    async def say(self, _peer: ControlPeer, body: JsonObject) -> JsonObject:
         """The same again."""
         return body
 
-    async def wait(self, _peer: Peer, body: JsonObject) -> JsonObject:
+    async def wait(self, _peer: ControlPeer, body: JsonObject) -> JsonObject:
         """Begins, and goes on when it may."""
         self.started.set()
         await self.go.wait()
         self.done.append(body["name"])
         return {}
 
-    async def fail(self, _peer: Peer, _body: JsonObject) -> JsonObject:
+    async def fail(self, _peer: ControlPeer, _body: JsonObject) -> JsonObject:
         """An error that is ours."""
         raise StoreFull("the disk is full")
 
-    async def crash(self, _peer: Peer, _body: JsonObject) -> JsonObject:
+    async def crash(self, _peer: ControlPeer, _body: JsonObject) -> JsonObject:
         """An error that nobody foresaw."""
         raise KeyError("secret")
 
-    async def ask_back(self, peer: Peer, body: JsonObject) -> JsonObject:
+    async def ask_back(self, peer: ControlPeer, body: JsonObject) -> JsonObject:
         """Asks the client."""
         return await peer.request("back", body, timeout=WAIT)
 
@@ -133,7 +133,7 @@ async def test_requests_are_answered_and_errors_keep_their_class(path: Path) -> 
 
 
 async def test_the_server_can_ask_too(path: Path) -> None:
-    async def answer(_peer: Peer, do: str, body: JsonObject) -> JsonObject:
+    async def answer(_peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         return {do: body}
 
     async with serving(path), connected(str(path), answer) as bot:
@@ -265,7 +265,7 @@ async def test_the_end_of_the_server_is_told_to_who_waits(path: Path) -> None:
         with pytest.raises(ControlError, match="is gone"):
             await waiting
         await link.__aexit__(None, None, None)
-        with pytest.raises(NobodyThere):
+        with pytest.raises(DaemonNotRunning):
             async with connected(str(path)):
                 pass
 
@@ -273,7 +273,7 @@ async def test_the_end_of_the_server_is_told_to_who_waits(path: Path) -> None:
 async def test_a_socket_that_was_left_behind_is_replaced_and_anything_else_is_not(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    with pytest.raises(NobodyThere):
+    with pytest.raises(DaemonNotRunning):
         async with connected(str(path)):
             pass
     async with serving(path):
@@ -311,11 +311,11 @@ class TestSlowReaders:
     """A client that does not read."""
 
     @asynccontextmanager
-    async def stuck(self, path: Path) -> AsyncIterator[Peer]:
+    async def stuck(self, path: Path) -> AsyncIterator[ControlPeer]:
         """The server's view of such a client."""
-        found: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[ControlPeer] = asyncio.get_running_loop().create_future()
 
-        async def hold(peer: Peer, _body: JsonObject) -> JsonObject:
+        async def hold(peer: ControlPeer, _body: JsonObject) -> JsonObject:
             found.set_result(peer)
             return {}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bubbot.channel import Outbound, Part, Receipt
+from bubbot.channel import MessagePart, Outbound, Receipt
 from bubbot.cli.run_control import _doors
 from bubbot.home import Home
 from bubbot.settings import ModelSettings, Settings
-from bubbot.views.outbox import Intent
+from bubbot.views.outbox import OutboxMessage
 from bubbot.wiring_daemon import open_daemon
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"), channels={"stdin": {"kind": "letters"}})
@@ -26,7 +26,7 @@ async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_
         line, doors = daemon.app.lines["stdin"], _doors(daemon)
         go, sent = asyncio.Event(), list[str]()
 
-        async def send(part: Part) -> Receipt:
+        async def send(part: MessagePart) -> Receipt:
             if part.chat == "slow":
                 await go.wait()
             sent.append(part.chat)
@@ -36,7 +36,7 @@ async def test_a_client_does_not_wait_for_what_another_chat_is_slow_to_take(tmp_
         for number, chat in enumerate(("slow", "mine")):
             parts = tuple(line.channel.parts(Outbound("stdin", chat, "hi")))
             stored = await line.outbox.say(f"stdin:{chat}", f"k{number}", parts, {})
-            assert isinstance(stored, Intent)
+            assert isinstance(stored, OutboxMessage)
             line.deliverer.queue(stored)
         await doors.idle("stdin:mine")
         assert sent == ["mine"]

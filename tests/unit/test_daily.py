@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.gateway.daily import DailyLine, Standing, next_midnight
+from bubbot.gateway.daily import DailyDigest, DeploymentHead, next_midnight
 from tests.virtual import virtual
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -33,16 +33,16 @@ async def test_the_head_is_logged_at_the_start_and_at_each_midnight_of_the_zone(
     def now() -> datetime:
         return START + timedelta(seconds=clock())
 
-    async def read() -> Standing:
+    async def read() -> DeploymentHead:
         asked.append(now())
         if len(asked) == 2:
             raise StoreUnavailable("busy")
-        return Standing(f"{len(asked)}:abc", 10 * len(asked), 4096)
+        return DeploymentHead(f"{len(asked)}:abc", 10 * len(asked), 4096)
 
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3 * 86400):
-                await DailyLine(read, BERLIN, now).run()
+                await DailyDigest(read, BERLIN, now).run()
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)

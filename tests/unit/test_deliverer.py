@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Outbound, Part, Receipt
+from bubbot.channel import MessagePart, Outbound, Receipt
 from bubbot.errors import DeliveryFailed, StoreFull
 from bubbot.gateway.outbound import SENDING
 from bubbot.models.scripted import ScriptedModel
@@ -58,7 +58,7 @@ async def test_a_chat_that_cannot_be_reached_keeps_no_other_waiting() -> None:
     class Blocked(Stage):
         """Cannot reach one chat."""
 
-        async def send(self, part: Part) -> Receipt:
+        async def send(self, part: MessagePart) -> Receipt:
             """See `Channel.send`."""
             if part.chat == "a":
                 raise DeliveryFailed("offline")
@@ -193,7 +193,7 @@ class TestPoison:
         class Wordless(Stage):
             """Returns nothing."""
 
-            async def send(self, part: Part) -> Receipt:
+            async def send(self, part: MessagePart) -> Receipt:
                 """See `Channel.send`."""
                 await super().send(part)
                 return None  # type: ignore[return-value]
@@ -210,7 +210,7 @@ class TestPoison:
         class Uncut(Stage):
             """Cuts everything into nothing, or not at all."""
 
-            def parts(self, outbound: Outbound) -> Sequence[Part]:
+            def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
                 """See `Channel.parts`."""
                 if fails:
                     raise ValueError("a defect")

@@ -15,8 +15,8 @@ from channels.discord_errors import (
     TOO_LARGE,
     UNKNOWN_CHANNEL,
     UNKNOWN_MESSAGE,
-    Refusal,
-    Unreachable,
+    DiscordApiError,
+    DiscordUnavailable,
     delivery_failed,
     fetch_failed,
     problem,
@@ -25,9 +25,9 @@ from channels.discord_errors import (
 TOKEN = "to.ken"
 
 
-def refusal(status: int, body: Any, waits: str | None = None) -> Refusal:
+def refusal(status: int, body: Any, waits: str | None = None) -> DiscordApiError:
     found = problem(status, body, TOKEN, waits)
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, DiscordApiError), found
     return found
 
 
@@ -61,7 +61,7 @@ def test_a_page_has_the_seconds_in_its_head() -> None:
     [(500, {"message": "x"}), (503, "<html>"), (499, "<html>"), (404, []), (404, {"other": 1}), (404, "[" * 10**5)],
 )
 def test_what_has_not_the_form_of_the_api_is_no_refusal(status: int, body: Any) -> None:
-    assert isinstance(problem(status, body, TOKEN), Unreachable)
+    assert isinstance(problem(status, body, TOKEN), DiscordUnavailable)
 
 
 def test_a_refusal_says_on_one_line_what_discord_said_and_never_the_token() -> None:
@@ -76,35 +76,37 @@ def test_a_request_that_is_too_large_is_so_whoever_says_it() -> None:
     assert refusal(413, "<html>").code == TOO_LARGE
     assert refusal(413, {"code": 9}).code == 9
     assert refusal(413, {"code": 9}).too_large
-    assert Refusal(400, TOO_LARGE).too_large
-    assert not Refusal(400).too_large
+    assert DiscordApiError(400, TOO_LARGE).too_large
+    assert not DiscordApiError(400).too_large
 
 
 def test_the_token_of_an_interaction_is_not_that_of_the_bot() -> None:
-    assert Refusal(401).token_refused
-    assert not Refusal(401, INVALID_WEBHOOK_TOKEN).token_refused
-    assert not Refusal(403).token_refused
+    assert DiscordApiError(401).token_refused
+    assert not DiscordApiError(401, INVALID_WEBHOOK_TOKEN).token_refused
+    assert not DiscordApiError(403).token_refused
 
 
 @pytest.mark.parametrize(
     ("error", "permanent", "gone", "says"),
     [
-        (Refusal(403, MISSING_ACCESS, "m"), True, True, "(403/50001): the bot may not see the channel"),
-        (Refusal(404, UNKNOWN_CHANNEL, "m"), True, True, "is gone"),
-        (Refusal(403, NO_DIRECT, "m"), True, True, "takes no direct messages"),
-        (Refusal(403, MISSING_PERMISSIONS, "m"), True, False, "lacks a permission"),
-        (Refusal(400, 0, "m"), True, False, "(400): m"),
-        (Refusal(401, 0, "m"), False, False, "(401): m"),
-        (Refusal(401, MISSING_ACCESS, "m"), False, False, "(401/50001)"),
-        (Refusal(403, 0, "m"), False, False, "(403): m"),
-        (Refusal(404, 0, "m"), False, False, "(404): m"),
-        (Refusal(408, 9, "m"), False, False, "(408/9): m"),
-        (Refusal(302, 9, "m"), False, False, "(302/9): m"),
-        (Refusal(500, 9, "m"), False, False, "(500/9): m"),
-        (Refusal(499, 9, "m"), True, False, "(499/9): m"),
+        (DiscordApiError(403, MISSING_ACCESS, "m"), True, True, "(403/50001): the bot may not see the channel"),
+        (DiscordApiError(404, UNKNOWN_CHANNEL, "m"), True, True, "is gone"),
+        (DiscordApiError(403, NO_DIRECT, "m"), True, True, "takes no direct messages"),
+        (DiscordApiError(403, MISSING_PERMISSIONS, "m"), True, False, "lacks a permission"),
+        (DiscordApiError(400, 0, "m"), True, False, "(400): m"),
+        (DiscordApiError(401, 0, "m"), False, False, "(401): m"),
+        (DiscordApiError(401, MISSING_ACCESS, "m"), False, False, "(401/50001)"),
+        (DiscordApiError(403, 0, "m"), False, False, "(403): m"),
+        (DiscordApiError(404, 0, "m"), False, False, "(404): m"),
+        (DiscordApiError(408, 9, "m"), False, False, "(408/9): m"),
+        (DiscordApiError(302, 9, "m"), False, False, "(302/9): m"),
+        (DiscordApiError(500, 9, "m"), False, False, "(500/9): m"),
+        (DiscordApiError(499, 9, "m"), True, False, "(499/9): m"),
     ],
 )
-def test_what_cannot_be_sent_again_is_told_apart(error: Refusal, permanent: bool, gone: bool, says: str) -> None:
+def test_what_cannot_be_sent_again_is_told_apart(
+    error: DiscordApiError, permanent: bool, gone: bool, says: str
+) -> None:
     found = delivery_failed(error)
     assert (found.permanent, found.gone, found.maybe, found.retry_after) == (permanent, gone, False, None)
     assert says in str(found)
@@ -112,24 +114,24 @@ def test_what_cannot_be_sent_again_is_told_apart(error: Refusal, permanent: bool
 
 @pytest.mark.parametrize(("wait", "told"), [(2.5, 2.5), (0.0, 0.0), (None, 1.0)])
 def test_a_message_too_many_is_sent_later(wait: float | None, told: float) -> None:
-    found = delivery_failed(Refusal(429, 0, "too many requests", wait))
+    found = delivery_failed(DiscordApiError(429, 0, "too many requests", wait))
     assert (found.retry_after, found.permanent) == (told, False)
 
 
 def test_without_an_answer_it_may_have_arrived() -> None:
-    found = delivery_failed(Unreachable("gone"))
+    found = delivery_failed(DiscordUnavailable("gone"))
     assert (found.maybe, found.permanent) == (True, False)
 
 
 @pytest.mark.parametrize(
     ("error", "permanent"),
     [
-        (Unreachable("gone"), False), (Refusal(401), False), (Refusal(408), False), (Refusal(429), False),
-        (Refusal(403), True), (Refusal(404), True), (Refusal(404, UNKNOWN_MESSAGE), True), (Refusal(404, UNKNOWN_CHANNEL), True),
+        (DiscordUnavailable("gone"), False), (DiscordApiError(401), False), (DiscordApiError(408), False), (DiscordApiError(429), False),
+        (DiscordApiError(403), True), (DiscordApiError(404), True), (DiscordApiError(404, UNKNOWN_MESSAGE), True), (DiscordApiError(404, UNKNOWN_CHANNEL), True),
     ],
 )  # fmt: skip
-def test_a_file_that_may_come_later_is_told_apart(error: Refusal | Unreachable, permanent: bool) -> None:
+def test_a_file_that_may_come_later_is_told_apart(error: DiscordApiError | DiscordUnavailable, permanent: bool) -> None:
     found = fetch_failed(error)
     assert found.permanent == permanent
-    gone = isinstance(error, Refusal) and error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL)
+    gone = isinstance(error, DiscordApiError) and error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL)
     assert ("the message that the file came with is gone" in str(found)) == gone

@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.channel import Deletion, Edit, Inbound, Reaction, Unparsed
+from bubbot.channel import Deletion, Edit, Inbound, Reaction, UnparsedUpdate
 from channels.discord_inbound import (
-    Scene,
-    Where,
+    DiscordPlace,
+    MessageScene,
     author_without_roles,
     read_deletion,
     read_edit,
     read_message,
 )
-from channels.discord_places import People, Place, Places, place_of, places
-from channels.discord_reactions import ADDED, CLEARED, EMOJI_CLEARED, REMOVED, Shown
-from channels.discord_text_in import Me, Names, said
+from channels.discord_places import ChatDirectory, DiscordChat, MemberRoles, place_of, places
+from channels.discord_reactions import ADDED, CLEARED, EMOJI_CLEARED, REMOVED, ReactionTracker
+from channels.discord_text_in import DiscordBotUser, MentionNames, said
 
-ME = Me("900", "Bubbot", frozenset({"901"}))
+ME = DiscordBotUser("900", "Bubbot", frozenset({"901"}))
 ADA = {"id": "7", "username": "ada", "global_name": "Ada"}
 BOT = {"id": "900", "username": "Bubbot", "bot": True}
-GUILD = Where("50", space="5")
-DIRECT = Where("60", direct=True)
+GUILD = DiscordPlace("50", space="5")
+DIRECT = DiscordPlace("60", direct=True)
 
 
-def scene(where: Where = GUILD) -> Scene:
-    return Scene("dc", ME, where, {"50": "general"}, {"77": "crew"})
+def scene(where: DiscordPlace = GUILD) -> MessageScene:
+    return MessageScene("dc", ME, where, {"50": "general"}, {"77": "crew"})
 
 
 def message(**fields: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def message(**fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read(where: Where = GUILD, **fields: Any) -> Inbound:
+def read(where: DiscordPlace = GUILD, **fields: Any) -> Inbound:
     found = read_message(scene(where), message(**fields))
     assert isinstance(found, Inbound), found
     return found
@@ -68,7 +68,7 @@ def read(where: Where = GUILD, **fields: Any) -> Inbound:
     ],
 )
 def test_a_text_has_words_where_numbers_stand_and_begins_after_our_name(text: str, shown: str, called: bool) -> None:
-    found = said(text, ME, Names({"8": "Bob"}, {"50": "general"}, {"77": "crew"}))
+    found = said(text, ME, MentionNames({"8": "Bob"}, {"50": "general"}, {"77": "crew"}))
     assert (found.text, found.called) == (shown, called)
 
 
@@ -117,7 +117,7 @@ def test_a_direct_message_is_addressed() -> None:
 
 
 def test_a_post_in_a_forum_begins_with_its_title_and_later_ones_do_not() -> None:
-    where = Where("50", "1000", "5", title="It is broken")
+    where = DiscordPlace("50", "1000", "5", title="It is broken")
     assert read(where).text == "It is broken\n\nhello"
     assert read(where, id="1001").text == "hello"
     assert read(where).session == "dc:50:1000"
@@ -208,11 +208,11 @@ def test_deletions_are_one_or_many() -> None:
     many = read_deletion(scene(), {"ids": ["4", "5"]}, "now")
     assert all(isinstance(one, Deletion) for one in many)
     assert [one.external_id for one in many] == ["d4", "d5"]
-    assert isinstance(read_deletion(scene(), {"ids": "4"}, "now")[0], Unparsed)
+    assert isinstance(read_deletion(scene(), {"ids": "4"}, "now")[0], UnparsedUpdate)
 
 
 def test_reactions_are_what_somebody_now_shows() -> None:
-    shown = Shown()
+    shown = ReactionTracker()
 
     def tell(event: str, emoji: Any = None, **more: Any) -> list[Any]:
         raw = {"message_id": "1", "user_id": "7", "emoji": emoji, **more}
@@ -232,11 +232,11 @@ def test_reactions_are_what_somebody_now_shows() -> None:
     assert tell(CLEARED) == [()]
     assert tell(CLEARED) == []
     assert tell(ADDED, {"name": "👍"}, user_id="900") == []
-    assert isinstance(tell(ADDED, 7)[0], Unparsed)
+    assert isinstance(tell(ADDED, 7)[0], UnparsedUpdate)
 
 
 def test_only_so_many_reactions_are_remembered() -> None:
-    shown = Shown(remembered=2)
+    shown = ReactionTracker(remembered=2)
 
     def tell(event: str, user: str, emoji: str) -> tuple[str, ...]:
         raw = {"message_id": "1", "user_id": user, "emoji": {"name": emoji}}
@@ -263,7 +263,7 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("raw", ODD)
 def test_what_cannot_be_read_is_set_aside_with_its_content_and_one_id(raw: Any) -> None:
     first, again = read_message(scene(), raw), read_message(scene(), raw)
-    assert isinstance(first, Unparsed), first
+    assert isinstance(first, UnparsedUpdate), first
     assert first == again
     assert json.loads(first.raw) == raw
     assert first.external_id.startswith("um")
@@ -282,7 +282,7 @@ def test_what_is_nested_without_end_is_set_aside() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert isinstance(read_message(scene(), message(embeds=deep)), Unparsed)
+    assert isinstance(read_message(scene(), message(embeds=deep)), UnparsedUpdate)
 
 
 @pytest.mark.timeout(120)  # a second or two; reading that grows with the square of the length would take days
@@ -309,7 +309,7 @@ def test_nothing_is_raised_whatever_comes(fields: dict[str, Any]) -> None:
         read_edit(scene(where), {"edited_timestamp": "2026-01-01T00:00:00Z", **raw})
         read_deletion(scene(where), raw, "now")
         for event in (ADDED, REMOVED, CLEARED, EMOJI_CLEARED):
-            Shown().read(scene(where), event, raw, serial="s", now="now")
+            ReactionTracker().read(scene(where), event, raw, serial="s", now="now")
 
 
 class NeverAsked:
@@ -322,16 +322,16 @@ class NeverAsked:
        raw=st.dictionaries(st.sampled_from(["id", "guild_id", "type", "channels", "threads", "roles", "role", "name",
                                             "parent_id", "last_message_id", "thread_metadata"]), _json, max_size=6))  # fmt: skip
 def test_places_pass_over_what_is_odd(event: str, raw: dict[str, Any]) -> None:
-    known = Places(NeverAsked())  # type: ignore[arg-type]
+    known = ChatDirectory(NeverAsked())  # type: ignore[arg-type]
     known.learn(event, raw)
     known.learn(event, [raw])
-    assert all(isinstance(place, Place) for place in places("1", raw))
+    assert all(isinstance(place, DiscordChat) for place in places("1", raw))
     known.learn("GUILD_CREATE", {"id": "5", "channels": [{"id": "50", "type": 0, "name": "general"}]})
-    assert known.known("50") == Place("50", 0, "general", "5")
+    assert known.known("50") == DiscordChat("50", 0, "general", "5")
 
 
 def test_places_are_learned_and_forgotten() -> None:
-    known = Places(NeverAsked())  # type: ignore[arg-type]
+    known = ChatDirectory(NeverAsked())  # type: ignore[arg-type]
     known.begin({"id": "900", "username": "Bubbot"})
     known.learn("GUILD_CREATE", {
         "id": "5", "roles": [{"id": "901", "name": "Bubbot", "tags": {"bot_id": "900"}}, {"id": "77", "name": "crew"}],
@@ -340,13 +340,13 @@ def test_places_are_learned_and_forgotten() -> None:
     })  # fmt: skip
     assert known.me.roles == {"901"}
     assert known.role_names["77"] == "crew"
-    assert known.known("50") == Place("50", 0, "general", "5", last=9)
+    assert known.known("50") == DiscordChat("50", 0, "general", "5", last=9)
     topic = known.known("51")
     assert topic is not None
-    assert topic.where == Where("50", "51", "5", title="topic")
+    assert topic.where == DiscordPlace("50", "51", "5", title="topic")
     known.learn("THREAD_UPDATE", {"id": "51", "type": 11, "guild_id": "5", "name": "new", "parent_id": "50",
                                   "thread_metadata": {"archived": True}})  # fmt: skip
-    assert known.known("51") == Place("51", 11, "new", "5", "50")
+    assert known.known("51") == DiscordChat("51", 11, "new", "5", "50")
     known.learn("GUILD_DELETE", {"id": "5", "unavailable": True})
     assert known.known("50")
     known.learn("GUILD_DELETE", {"id": "5"})
@@ -362,7 +362,7 @@ async def test_roles_are_asked_for_once_and_believed_for_a_while() -> None:
         asked.append(path)
         return {"roles": ["3", 4, "x"]}
 
-    people = People(ask, lambda: now[0], 300.0)  # type: ignore[arg-type]
+    people = MemberRoles(ask, lambda: now[0], 300.0)  # type: ignore[arg-type]
     assert await people.roles("5", "7") == ("3",)
     assert await people.roles("5", "7") == ("3",)
     assert asked == ["/guilds/5/members/7"]
@@ -382,12 +382,12 @@ def test_what_lacks_its_number_or_its_type_is_no_place(raw: Any) -> None:
 
 
 def test_a_place_has_the_server_it_names_and_else_that_of_its_event() -> None:
-    assert place_of({"id": "50", "type": 0}, "5") == Place("50", 0, "", "5")
-    assert place_of({"id": "50", "type": 0, "guild_id": "6", "name": 7}, "5") == Place("50", 0, "", "6")
-    assert place_of({"id": "50", "type": 0, "parent_id": "4"}, "5") == Place("50", 0, "", "5")  # in a category
+    assert place_of({"id": "50", "type": 0}, "5") == DiscordChat("50", 0, "", "5")
+    assert place_of({"id": "50", "type": 0, "guild_id": "6", "name": 7}, "5") == DiscordChat("50", 0, "", "6")
+    assert place_of({"id": "50", "type": 0, "parent_id": "4"}, "5") == DiscordChat("50", 0, "", "5")  # in a category
 
 
 def test_a_thread_without_a_parent_is_a_chat_of_its_own() -> None:
     found = place_of({"id": "51", "type": 11, "parent_id": None, "guild_id": "5"})
     assert found is not None
-    assert found.where == Where("51", space="5")
+    assert found.where == DiscordPlace("51", space="5")

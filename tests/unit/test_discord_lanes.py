@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from discord.http import HTTPClient
 
-from bubbot.channel import ChannelOptions, Known
-from channels.discord_client import SESSIONS_AN_HOUR, Gateway, _Session, intents, refusal
-from channels.discord_lanes import Lanes
-from channels.discord_missed import Missed, seconds_of, snowflake
-from channels.discord_patience import Pace
-from channels.discord_places import Places
+from bubbot.channel import BackfillCursor, ChannelOptions
+from channels.discord_client import SESSIONS_AN_HOUR, DiscordGateway, _GatewaySession, intents, refusal
+from channels.discord_lanes import ChatLanes
+from channels.discord_missed import Backfill, seconds_of, snowflake
+from channels.discord_patience import DiscordReceiveTiming
+from channels.discord_places import ChatDirectory
 from channels.discord_settings import DiscordSettings, read_settings
 
 SETTINGS = {"token": "aaaaaaaa.bbbbbb.cccccccccccc"}
@@ -38,7 +38,7 @@ class Taken:
         await asyncio.sleep(0)
         self.done.append((lane, "filled"))
 
-    async def until_idle(self, lanes: Lanes[Any]) -> None:
+    async def until_idle(self, lanes: ChatLanes[Any]) -> None:
         for _ in range(100):
             await asyncio.sleep(0)
         assert not lanes.busy
@@ -46,7 +46,7 @@ class Taken:
 
 async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
     taken = Taken()
-    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=10)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=10)
     lanes.gap("a")
     for number in range(3):
         lanes.put("a", number)
@@ -61,7 +61,7 @@ async def test_a_lane_keeps_its_order_and_fills_its_gap_first() -> None:
 async def test_a_lane_that_waits_holds_no_other_up() -> None:
     taken = Taken()
     taken.go["a"] = asyncio.Event()
-    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=10)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=10)
     lanes.put("a", 1)
     lanes.put("b", 2)
     for _ in range(10):
@@ -76,7 +76,7 @@ async def test_a_lane_that_waits_holds_no_other_up() -> None:
 async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
     taken = Taken()
     taken.go["a"] = asyncio.Event()
-    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=3)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=3)
     lanes.put("a", 0)
     await asyncio.sleep(0)
     for number in range(1, 6):
@@ -90,7 +90,7 @@ async def test_too_many_become_a_gap_after_what_is_under_way() -> None:
 async def test_what_fails_is_told_once_and_the_end_waits_for_nothing() -> None:
     taken = Taken()
     taken.go["b"] = asyncio.Event()
-    lanes: Lanes[Any] = Lanes("dc", taken.take, taken.fill, room=3)
+    lanes: ChatLanes[Any] = ChatLanes("dc", taken.take, taken.fill, room=3)
     for lane, item in (("a", "bad"), ("a", 1), ("b", 2), ("c", "bad")):
         lanes.put(lane, item)
     with pytest.raises(OSError, match="the disk is full"):
@@ -111,10 +111,10 @@ async def _never(*given: Any, **named: Any) -> Any:
     raise AssertionError("asked")
 
 
-def missed(known: Known, now: str = "2026-11-22T10:00:00+00:00") -> Missed:
+def missed(known: BackfillCursor, now: str = "2026-11-22T10:00:00+00:00") -> Backfill:
     options = ChannelOptions("dc", Path(), lambda: now, lambda: "id")
-    places = Places(_never)  # type: ignore[arg-type]
-    return Missed(options, known, places, _never, Pace())  # type: ignore[arg-type]
+    places = ChatDirectory(_never)  # type: ignore[arg-type]
+    return Backfill(options, known, places, _never, DiscordReceiveTiming())  # type: ignore[arg-type]
 
 
 def at(time: str) -> int:
@@ -131,7 +131,7 @@ def guild(**last: str | None) -> dict[str, Any]:
 def test_a_chat_has_a_gap_where_it_has_something_newer_than_what_is_durable() -> None:
     heard = at("2026-11-22T09:00:00+00:00")
     old, new = str(at("2026-11-22T08:49:59+00:00")), str(at("2026-11-22T08:50:01+00:00"))
-    one = missed(Known({("50", ""): str(heard), ("40", "51"): str(heard)}, "2026-11-22T09:00:00+00:00"))
+    one = missed(BackfillCursor({("50", ""): str(heard), ("40", "51"): str(heard)}, "2026-11-22T09:00:00+00:00"))
     one.begin()
     found = guild(c50=str(heard), c51=str(heard + 1), c52=old, c53=new, c54=None)
     assert list(one.in_guild(found)) == ["51", "53"]
@@ -142,14 +142,14 @@ def test_a_chat_has_a_gap_where_it_has_something_newer_than_what_is_durable() ->
 
 
 def test_a_new_bot_has_no_gaps() -> None:
-    one = missed(Known())
+    one = missed(BackfillCursor())
     one.begin()
     assert list(one.in_guild(guild(c50=str(at("2026-11-22T09:59:59+00:00"))))) == []
     assert not one.is_first("60")
 
 
 def test_the_first_that_happens_in_a_chat_nobody_looked_at_is_noticed_once() -> None:
-    one = missed(Known({}, "2026-11-22T09:00:00+00:00"))
+    one = missed(BackfillCursor({}, "2026-11-22T09:00:00+00:00"))
     one.begin()
     assert one.is_first("60")
     assert not one.is_first("60")
@@ -159,9 +159,9 @@ def test_the_first_that_happens_in_a_chat_nobody_looked_at_is_noticed_once() -> 
     assert one.is_first("60")
 
 
-async def _gateway(pace: Pace) -> Gateway:
+async def _gateway(pace: DiscordReceiveTiming) -> DiscordGateway:
     http = HTTPClient(asyncio.get_running_loop())
-    return Gateway(http, settings(), pace, hear=lambda *_: None, now=lambda: "now")
+    return DiscordGateway(http, settings(), pace, hear=lambda *_: None, now=lambda: "now")
 
 
 def settings(**more: Any) -> DiscordSettings:
@@ -170,8 +170,8 @@ def settings(**more: Any) -> DiscordSettings:
 
 async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:
     now = [0.0]
-    gateway = await _gateway(Pace(monotonic=lambda: now[0], chance=lambda: 1.0))
-    fresh, lasting = _Session(), _Session("id", 3)
+    gateway = await _gateway(DiscordReceiveTiming(monotonic=lambda: now[0], chance=lambda: 1.0))
+    fresh, lasting = _GatewaySession(), _GatewaySession("id", 3)
     assert gateway._before(fresh, 0) == 5.0
     for _ in range(SESSIONS_AN_HOUR):
         await gateway.before_identify_hook(None)
@@ -182,7 +182,7 @@ async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:
 
 
 async def test_waits_grow_and_have_an_end() -> None:
-    pace = Pace(chance=lambda: 1.0)
+    pace = DiscordReceiveTiming(chance=lambda: 1.0)
     assert [pace.wait(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]
 
 

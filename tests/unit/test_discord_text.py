@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from bubbot.channel import File, Outbound, Part
+from bubbot.channel import MessagePart, Outbound, OutboundFile
 from channels.discord_markdown import render
-from channels.discord_text import LIMIT, Layout, parts
-from channels.long_blocks import Long
+from channels.discord_text import LIMIT, DiscordLayout, parts
+from channels.long_blocks import LongBlockLimits
 from channels.markdown import parse
 from channels.marked import clean, utf16
 from tests.discord_reading import read
@@ -80,18 +80,18 @@ def test_a_wide_table_is_a_list_of_its_rows() -> None:
 
 
 def test_a_short_answer_is_one_part_that_replies() -> None:
-    assert parts(Outbound("discord", "1", "Hi.", "2", "3")) == [Part("1", "Hi.", "2", "3")]
+    assert parts(Outbound("discord", "1", "Hi.", "2", "3")) == [MessagePart("1", "Hi.", "2", "3")]
 
 
 def test_an_answer_in_which_nothing_can_be_seen_has_no_part() -> None:
     for text in ("", " \n", "\u200b", "&nbsp;", "#", "```\n```", "> "):
         assert parts(Outbound("discord", "1", text)) == []
-    file = File("a.txt", text="a")
-    assert parts(Outbound("discord", "1", "", "2", "3", (file,))) == [Part("1", "", "2", "3", file=file)]
+    file = OutboundFile("a.txt", text="a")
+    assert parts(Outbound("discord", "1", "", "2", "3", (file,))) == [MessagePart("1", "", "2", "3", file=file)]
 
 
 def test_long_blocks_are_files_after_the_text() -> None:
-    own = File("code-1.py", text="mine")
+    own = OutboundFile("code-1.py", text="mine")
     code = "print()\n" * 500
     made = parts(Outbound("discord", "1", f"Look:\n\n```py\n{code}```\nDone.", files=(own,)))
     assert [part.text for part in made] == ["Look:\n\n📎 code-2.py\n\nDone.", "", ""]
@@ -100,7 +100,7 @@ def test_long_blocks_are_files_after_the_text() -> None:
 
 def test_code_over_the_limit_is_cut_at_a_line_with_its_fence() -> None:
     code = "\n".join(f"line({number})" for number in range(300))
-    made = parts(Outbound("discord", "1", f"A\n\n```py\n{code}\n```"), Layout(long=Long(0)))
+    made = parts(Outbound("discord", "1", f"A\n\n```py\n{code}\n```"), DiscordLayout(long=LongBlockLimits(0)))
     assert len(made) == 2
     assert all(part.text.count("```") == 2 and "```py\n" in part.text and part.text.endswith("```") for part in made)
     assert "".join(re.findall(r"line\(\d+\)", "".join(part.text for part in made))) == code.replace("\n", "")
@@ -147,7 +147,7 @@ def letters(text: str) -> str:
 
 
 def in_pieces(source: str) -> list[str]:
-    return [part.text for part in parts(Outbound("discord", "1", source), Layout(long=Long(0)))]
+    return [part.text for part in parts(Outbound("discord", "1", source), DiscordLayout(long=LongBlockLimits(0)))]
 
 
 def see_that_it_fits(pieces: list[str]) -> None:

@@ -23,12 +23,12 @@ from bubbot.doctor.jobs import check_jobs
 from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.home import Home, WriterLock
 from bubbot.models import local
-from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
+from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.settings import ModelSettings, Settings
-from bubbot.stores.backups import Beside, write_backup
+from bubbot.stores.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import Maker, Place, Schedule
+from bubbot.views.schedule import Actor, ChatRef, ScheduleState
 from bubbot.wiring import now
 from tests.doubles import START
 from tests.e2e.inside import run
@@ -217,7 +217,7 @@ class TestDatabase:
 
     def test_a_damaged_one_of_which_there_is_a_backup_is_mended_by_the_command(self, home: Home) -> None:
         (home.path / "backups").mkdir()
-        write_backup(home.database, home.path / "backups" / "whole", Beside(), START)
+        write_backup(home.database, home.path / "backups" / "whole", ExtraFiles(), START)
         home.database.write_bytes(b"no database at all" * 100)
         told = found(database(home))["database.damaged"]
         assert f"bubbot restore takes the backup of {START:%Y-%m-%d}" in told.cause
@@ -271,8 +271,10 @@ class TestDatabase:
     async def test_jobs_that_wait_for_a_clock_that_was_ahead(self, sqlite_store: SqliteStore, tmp_path: Path) -> None:
         home = Home(tmp_path)
         tape = TapeService(sqlite_store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
-        asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"), owns_all=True)
-        made = Changes(Schedule(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", Limits(), "UTC")
+        asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
+        made = JobChanges(
+            ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleLimits(), "UTC"
+        )
         await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
         await sqlite_store.aclose()
         (told,) = await asyncio.to_thread(lambda: found(list(check_jobs(home, now=now()))).values())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.doctor.channels import Asking, ask, check_channels
+from bubbot.doctor.channels import ChannelProbe, ask, check_channels
 from bubbot.doctor.finding import Finding
 from bubbot.home import Home
 from bubbot.settings import Settings
@@ -51,8 +51,8 @@ async def discord() -> AsyncIterator[Discord]:
 
 
 @pytest.fixture
-def asking(tmp_path: Path) -> Asking:
-    return Asking(Home(tmp_path), tmp_path / "config.toml", lambda: "now", lambda: "id")
+def asking(tmp_path: Path) -> ChannelProbe:
+    return ChannelProbe(Home(tmp_path), tmp_path / "config.toml", lambda: "now", lambda: "id")
 
 
 def settings(**tables: dict[str, Any]) -> Settings:
@@ -63,7 +63,7 @@ def on(server: Telegram, **more: Any) -> dict[str, Any]:
     return {"kind": "telegram", "token": server.bot.token, "base_url": server.base_url, **more}
 
 
-async def told(asking: Asking, **tables: dict[str, Any]) -> dict[str, Finding]:
+async def told(asking: ChannelProbe, **tables: dict[str, Any]) -> dict[str, Finding]:
     """What is found, without a token in it."""
     made = found(await ask(settings(**tables), asking))
     assert not [one for table in tables.values() if (one := table.get("token")) and one in repr(made)]
@@ -72,7 +72,7 @@ async def told(asking: Asking, **tables: dict[str, Any]) -> dict[str, Finding]:
 
 class TestSettings:
     @plants("channel.ok", "channel.no_token", "channel.same_token")
-    async def test_tokens_that_are_missing_or_used_twice(self, asking: Asking) -> None:
+    async def test_tokens_that_are_missing_or_used_twice(self, asking: ChannelProbe) -> None:
         offline = replace(asking, online=False)
         assert list(await told(offline, telegram={"token": TOKEN}, stdin={}, terminal={})) == ["channel.ok"]
         missing = (await told(offline, discord={}))["channel.no_token"]
@@ -82,7 +82,7 @@ class TestSettings:
         assert "[channels.b] token is that of [channels.a]" in twice["channel.same_token"].cause
 
     @plants("channel.invalid")
-    async def test_settings_that_the_channel_does_not_take(self, asking: Asking) -> None:
+    async def test_settings_that_the_channel_does_not_take(self, asking: ChannelProbe) -> None:
         for table in (
             {"token": "not a token"}, {"token": TOKEN, "mdoe": "polling"}, {"token": TOKEN, "owners": ["@ada"]},
             {"token": TOKEN, "mode": "webhook"}, {"token": TOKEN, "kind": "nobody"},
@@ -91,13 +91,13 @@ class TestSettings:
             assert finding.level == "problem"
             assert finding.fix.endswith(" " + str(asking.file))
 
-    def test_it_can_be_asked_without_a_loop(self, asking: Asking) -> None:
+    def test_it_can_be_asked_without_a_loop(self, asking: ChannelProbe) -> None:
         assert list(found(check_channels(settings(discord={}), asking))) == ["channel.no_token"]
 
 
 class TestPlatforms:
     @plants("platform.ok")
-    async def test_each_says_who_the_bot_is(self, asking: Asking, telegram: Telegram, discord: Discord) -> None:
+    async def test_each_says_who_the_bot_is(self, asking: ChannelProbe, telegram: Telegram, discord: Discord) -> None:
         other = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
         findings = await ask(settings(tg=on(telegram), dc=other), asking)
         assert list(found(findings)) == ["platform.ok"]
@@ -106,12 +106,14 @@ class TestPlatforms:
             f"[channels.dc] is Bubbot ({discord.bot.user.id}) on discord, which took the token.",
         ]
 
-    async def test_nobody_is_asked_offline(self, asking: Asking, telegram: Telegram) -> None:
+    async def test_nobody_is_asked_offline(self, asking: ChannelProbe, telegram: Telegram) -> None:
         assert list(await told(replace(asking, online=False), tg=on(telegram))) == ["channel.ok"]
         assert telegram.log == []
 
     @plants("clock.off", "platform.ok")
-    async def test_a_clock_that_differs_from_theirs(self, asking: Asking, telegram: Telegram, discord: Discord) -> None:
+    async def test_a_clock_that_differs_from_theirs(
+        self, asking: ChannelProbe, telegram: Telegram, discord: Discord
+    ) -> None:
         other = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
         for minutes, words in ((-10, "behind that of"), (10, "ahead of that of")):
             moment = datetime.now(UTC) + timedelta(minutes=minutes)
@@ -123,13 +125,13 @@ class TestPlatforms:
         assert list(await told(right, tg=on(telegram), dc=other)) == ["platform.ok"]
 
     @plants("platform.refused")
-    async def test_one_that_does_not_take_the_token(self, asking: Asking, telegram: Telegram) -> None:
+    async def test_one_that_does_not_take_the_token(self, asking: ChannelProbe, telegram: Telegram) -> None:
         finding = (await told(asking, tg=on(telegram, token=TOKEN)))["platform.refused"]
         assert finding.level == "problem"
         assert "@BotFather" in finding.cause
 
     @plants("platform.unreachable")
-    async def test_one_that_is_not_reached(self, asking: Asking, telegram: Telegram) -> None:
+    async def test_one_that_is_not_reached(self, asking: ChannelProbe, telegram: Telegram) -> None:
         finding = (await told(asking, tg=on(telegram, base_url=NOWHERE)))["platform.unreachable"]
         assert (finding.level, finding.fix) == ("warning", f"curl -sSI {NOWHERE}/")
         telegram.fail("getMe", bot_faults.Html())
@@ -137,7 +139,7 @@ class TestPlatforms:
 
     @plants("platform.silent", "platform.ok")
     async def test_one_that_hangs_keeps_nobody_waiting_and_the_others_answer(
-        self, asking: Asking, telegram: Telegram, discord: Discord
+        self, asking: ChannelProbe, telegram: Telegram, discord: Discord
     ) -> None:
         discord.fail("GET /applications/@me", discord_faults.Wedge())
         hangs = {"kind": "discord", "token": discord.bot.token, "rest_url": discord.rest_url}
@@ -146,7 +148,7 @@ class TestPlatforms:
         assert list(both) == ["platform.ok", "platform.silent"]
 
     @plants("platform.remark")
-    async def test_what_keeps_it_from_hearing(self, asking: Asking, telegram: Telegram) -> None:
+    async def test_what_keeps_it_from_hearing(self, asking: ChannelProbe, telegram: Telegram) -> None:
         finding = (await told(asking, tg=on(telegram, listen=["-100"])))["platform.remark"]
         assert finding.level == "warning"
         assert "bubbot_bot" in finding.cause
@@ -154,7 +156,7 @@ class TestPlatforms:
 
     @plants("doctor.failed", "platform.ok")
     async def test_an_adapter_of_others_that_breaks_leaves_the_rest(
-        self, asking: Asking, telegram: Telegram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, asking: ChannelProbe, telegram: Telegram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         installed(tmp_path, "odd_channel", "1.0", "[bubbot.channels]\nodd = odd_channel:Odd\n")
         (tmp_path / "odd_channel.py").write_text(ODD)

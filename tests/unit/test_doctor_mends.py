@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import Part, Role
+from bubbot.channel import MessagePart, Role
 from bubbot.doctor.checkup import examine
 from bubbot.doctor.credentials import ServiceCredentials, service_credentials
 from bubbot.doctor.database import read_database
@@ -33,15 +33,15 @@ from bubbot.doctor.service import check_service
 from bubbot.errors import ModelUnavailable
 from bubbot.home import Home, WriterLock
 from bubbot.outbox import Outbox, outbox_tape
-from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
+from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.service.render import rendered
 from bubbot.settings import Settings
 from bubbot.settings_model import HealthSettings
-from bubbot.stores.backups import Beside, write_backup
+from bubbot.stores.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import Maker, Place, Schedule
+from bubbot.views.schedule import Actor, ChatRef, ScheduleState
 from bubbot.wiring import now
 from tests.botapi.server import Server
 from tests.budgets import ANN, opened, plan
@@ -390,8 +390,10 @@ class TestDatabase:
     def test_one_whose_jobs_wait_for_a_clock_that_was_ahead(self, home: Home, tmp_path: Path) -> None:
         async def add(store: SqliteStore) -> None:
             tape = TapeService(store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
-            asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"), owns_all=True)
-            made = Changes(Schedule(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", Limits(), "UTC")
+            asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
+            made = JobChanges(
+                ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleLimits(), "UTC"
+            )
             await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
 
         write(home, add)
@@ -414,7 +416,7 @@ class TestDatabase:
 
             async def open_message(store: SqliteStore) -> None:
                 box = TapeService(store, outbox_tape("telegram"), now=lambda: START, new_id=CountingIds())
-                await Outbox(box).say(f"telegram:{room}", "a", (Part(room, "hello"),), {})
+                await Outbox(box).say(f"telegram:{room}", "a", (MessagePart(room, "hello"),), {})
 
             for wanted, work in (("turn.stuck", open_turn), ("delivery.stuck", open_message)):
                 write(home, work)
@@ -425,7 +427,7 @@ class TestDatabase:
         subprocess.run([sys.executable, "-m", "bubbot", "ask", "hello"], check=True, capture_output=True)
         folder = home.path / "backups"
         folder.mkdir()
-        write_backup(home.database, folder / "old", Beside(), START - timedelta(days=9))
+        write_backup(home.database, folder / "old", ExtraFiles(), START - timedelta(days=9))
         mend(lambda: examine(home, None, now=now(), deep=False).findings, "backup.old", tmp_path)
 
     @mends("backup.none", "home.quarantine")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import Part, Receipt
+from bubbot.channel import MessagePart, Receipt
 from bubbot.doctor.backups import check_backups
 from bubbot.doctor.checkup import examine
 from bubbot.doctor.finding import Finding
@@ -20,7 +20,7 @@ from bubbot.doctor.stuck import check_stuck
 from bubbot.home import Home, WriterLock
 from bubbot.outbox import Outbox, outbox_tape
 from bubbot.quarantine import HOME_TAPE, Quarantine, released
-from bubbot.stores.backups import Beside, write_backup
+from bubbot.stores.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite import SqliteStore, open_store
 from bubbot.stores.sqlite_check import DatabaseState, look_over
 from bubbot.tape.entry import event
@@ -87,7 +87,9 @@ class TestMessages:
     def test_those_that_wait_for_long(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
             for number in range(3):
-                await outbox(store, "work-bot").say(f"work-bot:{number}", f"k{number}", (Part("7", "hello"),), {})
+                await outbox(store, "work-bot").say(
+                    f"work-bot:{number}", f"k{number}", (MessagePart("7", "hello"),), {}
+                )
 
         write(home, say)
         assert "3 messages wait" in stuck(home, HOUR / 2, pid=7)["delivery.ok"].cause
@@ -100,10 +102,10 @@ class TestMessages:
     def test_those_that_arrived_were_given_up_or_wait_in_a_terminal_are_well(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
             box = outbox(store, "telegram")
-            first = await box.say("telegram:1", "a", (Part("1", "hello"),), {})
+            first = await box.say("telegram:1", "a", (MessagePart("1", "hello"),), {})
             await box.receipt(first, 0, Receipt("9"))
-            await box.end(await box.say("telegram:1", "b", (Part("1", "hello"),), {}), "blocked")
-            await outbox(store, "stdin").say("stdin:default", "c", (Part("default", "hello"),), {})
+            await box.end(await box.say("telegram:1", "b", (MessagePart("1", "hello"),), {}), "blocked")
+            await outbox(store, "stdin").say("stdin:default", "c", (MessagePart("default", "hello"),), {})
 
         write(home, say)
         assert list(stuck(home, 30 * DAY, pid=7)) == ["delivery.ok"]
@@ -131,7 +133,7 @@ class TestReading:
     @plants("tape.damaged")
     def test_a_tape_that_cannot_be_read(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
-            await outbox(store, "telegram").say("telegram:1", "a", (Part("1", "hello"),), {})
+            await outbox(store, "telegram").say("telegram:1", "a", (MessagePart("1", "hello"),), {})
 
         write(home, say)
         tamper(home.database, "UPDATE entries SET payload = '{'")
@@ -170,7 +172,7 @@ class TestBackups:
     @plants("backup.young", "backup.none", "backup.old", "backup.ok")
     def test_none_and_an_old_one(self, home: Home) -> None:
         async def say(store: SqliteStore) -> None:
-            await outbox(store, "telegram").say("telegram:1", "a", (Part("1", "hello"),), {})
+            await outbox(store, "telegram").say("telegram:1", "a", (MessagePart("1", "hello"),), {})
 
         assert not self.told(home, 30 * DAY)  # nothing was said yet
         write(home, say)
@@ -185,7 +187,7 @@ class TestBackups:
         (folder / "a.db").write_text("not one of ours")
         assert "backup.none" in self.told(home, 8 * DAY)
         for name, made in (("b", START), ("c", START - 9 * DAY)):
-            write_backup(home.database, folder / name, Beside(), made)
+            write_backup(home.database, folder / name, ExtraFiles(), made)
         assert list(self.told(home, 3 * DAY)) == ["backup.ok"]
         assert "10 days ago" in self.told(home, 10 * DAY)["backup.old"].cause
 

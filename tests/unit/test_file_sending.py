@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, ChannelOptions, File, Outbound
+from bubbot.channel import Attachment, ChannelOptions, Outbound, OutboundFile
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.files import outgoing
 from bubbot.models.scripted import ScriptedModel
@@ -43,7 +43,7 @@ class TestSending:
         async with running(sqlite_store, model, channel=channel) as bench:
             await bench.say("send it back", attachments=[Attachment("photo", "photo.png")])
             assert channel.received == {"back.png": PNG}
-            assert channel.sent[-1].file == File("back.png", "image/png", digest=digest_of(PNG))
+            assert channel.sent[-1].file == OutboundFile("back.png", "image/png", digest=digest_of(PNG))
 
     async def test_a_file_without_words_is_sent_alone(self, sqlite_store: SqliteStore) -> None:
         model = Played(calls("file_send", name="a.txt", text="x"), says("[SILENT]"))
@@ -128,25 +128,27 @@ class TestSaved:
         return ChannelOptions("stdin", home, lambda: "", lambda: "p", {}, read)
 
     def test_each_file_is_a_part_after_the_text(self) -> None:
-        parts = parts_of(Outbound("stdin", "c", "hi", files=(File("a"), File("b"))))
+        parts = parts_of(Outbound("stdin", "c", "hi", files=(OutboundFile("a"), OutboundFile("b"))))
         assert [(part.text, part.file and part.file.name) for part in parts] == [("hi", None), ("", "a"), ("", "b")]
-        assert [part.file for part in parts_of(Outbound("stdin", "c", "", files=(File("a"),)))] == [File("a")]
+        assert [part.file for part in parts_of(Outbound("stdin", "c", "", files=(OutboundFile("a"),)))] == [
+            OutboundFile("a")
+        ]
         assert len(parts_of(Outbound("stdin", "c", ""))) == 1
 
     async def test_it_is_saved_once_readable_for_its_owner_alone(self, tmp_path: Path) -> None:
         options = self.options(tmp_path, PNG)
-        lines = [await saved(options, File("../my photo.png", digest="d")) for _ in range(2)]
+        lines = [await saved(options, OutboundFile("../my photo.png", digest="d")) for _ in range(2)]
         (path,) = (tmp_path / "exports").iterdir()
         assert path.read_bytes() == PNG
         assert (path.name, path.stat().st_mode & 0o777) == (f"_my photo-{digest_of(PNG)[:8]}.png", 0o600)
         assert lines == [f"The file ../my photo.png is saved as {path}"] * 2
 
     async def test_text_needs_no_blob(self, tmp_path: Path) -> None:
-        await saved(self.options(tmp_path), File("a.txt", text="né"))
+        await saved(self.options(tmp_path), OutboundFile("a.txt", text="né"))
         (path,) = (tmp_path / "exports").iterdir()
         assert path.read_text(encoding="utf-8") == "né"
 
     async def test_a_folder_that_cannot_be_written_is_a_failed_delivery(self, tmp_path: Path) -> None:
         (tmp_path / "exports").write_text("in the way")
         with pytest.raises(DeliveryFailed, match="could not be saved"):
-            await saved(self.options(tmp_path), File("a.txt", text="x"))
+            await saved(self.options(tmp_path), OutboundFile("a.txt", text="x"))

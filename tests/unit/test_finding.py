@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Part, Receipt
+from bubbot.channel import MessagePart, Receipt
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
@@ -30,7 +30,7 @@ class Finding(Stage):
         self.lose = 0
         self.blind: DeliveryFailed | None = None
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """See `Channel.send`."""
         self.keys.append(part.key)
         receipt = await super().send(part)
@@ -39,8 +39,8 @@ class Finding(Stage):
             raise LOST
         return receipt
 
-    async def find(self, part: Part, since: str) -> Sequence[str]:
-        """See `Finds`."""
+    async def find(self, part: MessagePart, since: str) -> Sequence[str]:
+        """See `FindsMessages`."""
         self.looked.append((part.text, since))
         if self.blind:
             raise self.blind

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bubbot.model import Count, ModelRequest, ModelTraits
+from bubbot.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime import fitting
-from bubbot.runtime.compose import ComposeSettings, rebuilt
+from bubbot.runtime.compose import ContextPolicy, rebuilt
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.views.context import CUT
@@ -33,10 +33,10 @@ class Counting(ScriptedModel):
     def tokens(self, request: ModelRequest) -> int:
         return int(len(request.as_bytes()) / self.per_token)
 
-    async def count(self, request: ModelRequest) -> Count | None:
-        """See `Counts.count`."""
+    async def count(self, request: ModelRequest) -> TokenCount | None:
+        """See `CountsTokens.count`."""
         self.counted.append(request)
-        return Count(self.tokens(request), "test")
+        return TokenCount(self.tokens(request), "test")
 
 
 async def talk(bench: Bench, turns: int, text: str = "many words " * 12) -> None:
@@ -95,7 +95,7 @@ async def test_nothing_is_cut_while_the_count_says_that_it_fits(memory_store: In
 async def test_dense_text_is_cut_until_the_count_fits(memory_store: InMemoryStore, selector: str) -> None:
     """Where a token has 1.4 bytes, as in base64, the estimate would send twice as much as fits."""
     model = Counting(1.4)
-    async with running(memory_store, model, Options(compose=ComposeSettings(selector))) as bench:
+    async with running(memory_store, model, Options(compose=ContextPolicy(selector))) as bench:
         await talk(bench, 40)
         assert max(map(model.tokens, bench.requests)) <= ROOM
         assert 1 < len(await bench.events(CUT)) < 20
@@ -135,7 +135,7 @@ async def test_dense_new_text_behind_loose_old_text_is_cut_in_several_rounds(mem
 
 async def test_what_cannot_be_cut_is_not_sent_and_opens_a_new_window(memory_store: InMemoryStore) -> None:
     model = Counting(1.0, ModelTraits(context_tokens=SIZE, tools=False, short_prompt=True))
-    async with running(memory_store, model, Options(compose=ComposeSettings("window"))) as bench:
+    async with running(memory_store, model, Options(compose=ContextPolicy("window"))) as bench:
         await talk(bench, 8)
         found = await steps(bench)
         refused = [step for step in found if step["status"] == "auto_handoff"]
@@ -166,16 +166,16 @@ async def test_what_fits_nowhere_is_never_sent(memory_store: InMemoryStore) -> N
         assert [step["status"] for step in await steps(bench)] == ["auto_handoff", "error"]
 
 
-async def hangs(_: ModelRequest) -> Count | None:
+async def hangs(_: ModelRequest) -> TokenCount | None:
     await asyncio.Event().wait()
     return None
 
 
-async def raises(_: ModelRequest) -> Count | None:
+async def raises(_: ModelRequest) -> TokenCount | None:
     raise KeyError("no tokenizer")
 
 
-async def declines(_: ModelRequest) -> Count | None:
+async def declines(_: ModelRequest) -> TokenCount | None:
     return None
 
 

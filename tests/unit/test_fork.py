@@ -12,7 +12,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.fork import ForkedTape
-from bubbot.tape.query import Between, Opening, Slice, Spans, TapeQuery, Window, Zone
+from bubbot.tape.query import BetweenAnchors, IdRanges, OpeningAnchor, Slice, TapeQuery, Window, ZoneSlice
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord
 from bubbot.tape.view import Found
@@ -146,7 +146,7 @@ async def test_other_content_under_a_key_conflicts_and_adds_nothing(fork: Forked
 @pytest.mark.law("T13")
 async def test_a_window_opened_in_a_fork_recalls_from_parent_and_fork(fork: ForkedTape) -> None:
     await fork.append([note("c"), anchor("phase/two", recalls=[(2, 2), (4, 4)]), note("d")])
-    opening, window = await fork.fetch([TapeQuery("tape", Opening()), TapeQuery("tape", Window())])
+    opening, window = await fork.fetch([TapeQuery("tape", OpeningAnchor()), TapeQuery("tape", Window())])
     assert ([entry.id for entry in opening], [entry.id for entry in window]) == ([5], [2, 4, 6])
 
 
@@ -155,14 +155,22 @@ async def test_a_zone_and_a_run_between_anchors_reach_from_the_parent_into_the_f
     await tape.append([anchor("memory/open", window=False), note("a"), anchor("one")])
     fork = await tape.open_fork()
     await fork.append([note("b"), anchor("two"), note("c"), anchor("memory/seal", window=False), note("d")])
-    parts: list[Slice] = [Zone("memory/open", "memory/seal"), Between("one", "two"), Spans(((2, 2), (4, 6)))]
+    parts: list[Slice] = [
+        ZoneSlice("memory/open", "memory/seal"),
+        BetweenAnchors("one", "two"),
+        IdRanges(((2, 2), (4, 6))),
+    ]
     found = await fork.fetch([TapeQuery("tape", part) for part in parts])
     assert [[entry.id for entry in entries] for entries in found] == [[1, 2, 3, 4, 5, 6, 7], [4], [2, 4, 5, 6]]
 
 
 async def test_an_anchor_missing_from_parent_and_fork_is_missing(fork: ForkedTape) -> None:
     await fork.append([anchor("mark", window=False)])
-    parts: list[Slice] = [Between("mark", "session/start"), Zone("absent", "mark"), Between("session/start", "absent")]
+    parts: list[Slice] = [
+        BetweenAnchors("mark", "session/start"),
+        ZoneSlice("absent", "mark"),
+        BetweenAnchors("session/start", "absent"),
+    ]
     for part in parts:
         with pytest.raises(AnchorNotFound):
             await fork.fetch([TapeQuery("tape", part)])
@@ -174,7 +182,7 @@ async def test_a_run_between_anchors_is_empty_where_only_its_end_is_in_the_fork(
     await tape.append([note("a")])
     fork = await tape.open_fork()
     await fork.append([note("b"), anchor("two")])
-    query = TapeQuery("tape", Between("absent", "two"), missing="empty")
+    query = TapeQuery("tape", BetweenAnchors("absent", "two"), missing="empty")
     assert await fork.fetch([query]) == [()]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.channel import Outbound, Part, Receipt, Unparsed
+from bubbot.channel import MessagePart, Outbound, Receipt, UnparsedUpdate
 from bubbot.errors import DeliveryFailed, StoreFull
 from bubbot.gateway.inbound import QUEUE_LIMIT
 from bubbot.models.scripted import ScriptedModel
@@ -69,7 +69,9 @@ class TestReceiving:
 
     async def test_what_cannot_be_read_is_set_aside_and_the_chat_is_told(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            await bench.gate.receive(Unparsed("test", "u1", "home", b"\xff", "line 3 is not valid UTF-8 (byte 1)"))
+            await bench.gate.receive(
+                UnparsedUpdate("test", "u1", "home", b"\xff", "line 3 is not valid UTF-8 (byte 1)")
+            )
             assert bench.channel.texts == [
                 "I could not read that: line 3 is not valid UTF-8 (byte 1). It was kept as it came."
             ]
@@ -78,7 +80,7 @@ class TestReceiving:
     async def test_a_chat_that_cannot_be_told_does_not_stop_the_channel(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             bench.channel.failures = [DeliveryFailed("gone")]
-            await bench.gate.receive(Unparsed("test", "u1", "home", b"\xff", "not UTF-8"))
+            await bench.gate.receive(UnparsedUpdate("test", "u1", "home", b"\xff", "not UTF-8"))
             assert (await bench.say("hello")).status == "answered"
 
     async def test_a_channel_that_is_faster_than_its_turns_is_made_to_wait(self, memory_store: InMemoryStore) -> None:
@@ -120,7 +122,7 @@ class TestDelivering:
     async def test_the_answer_goes_to_the_chat_and_quotes_the_message(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             await bench.say("hello", chat="a", external_id="m7")
-            assert bench.channel.sent == [Part("a", "You said: hello", "", "m7")]
+            assert bench.channel.sent == [MessagePart("a", "You said: hello", "", "m7")]
 
     async def test_a_part_that_fails_is_tried_again(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(waits=(0, 0))) as bench:
@@ -153,7 +155,7 @@ class TestDelivering:
         async with running(store, Played(says("abcdefgh")), channel=channel) as bench:
             send, left = channel.send, [2]
 
-            async def once(part: Part) -> Receipt:
+            async def once(part: MessagePart) -> Receipt:
                 left[0] -= 1
                 if not left[0]:
                     raise DeliveryFailed("offline")
@@ -186,7 +188,7 @@ class TestDelivering:
         class Slow(KeptChannel):
             """Takes its time with each part."""
 
-            async def send(self, part: Part) -> Receipt:
+            async def send(self, part: MessagePart) -> Receipt:
                 await asyncio.sleep(0)
                 return await super().send(part)
 

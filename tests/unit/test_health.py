@@ -10,40 +10,40 @@ from types import MappingProxyType
 
 import pytest
 
-from bubbot.budget import Limit, Plan
-from bubbot.channel import Part, Role
+from bubbot.budget import BudgetLimits, SpendingLimit
+from bubbot.channel import MessagePart, Role
 from bubbot.control.codec import decode, encode
-from bubbot.gateway.activity import Doing
+from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health import (
     FIRINGS,
-    Backup,
+    BackupStatus,
+    BudgetUsage,
     ChannelState,
-    Database,
-    Firing,
-    ModelTrouble,
-    Owed,
-    Snapshot,
-    Used,
+    DatabaseStatus,
+    HealthSnapshot,
+    ModelOutage,
+    NextFiring,
+    PendingDeliveries,
     as_json,
     failing_models,
     next_firings,
     owed_by,
     used_of,
 )
-from bubbot.gateway.health_words import HealthTeller, doing_words, size_words, why_failing
+from bubbot.gateway.health_words import HealthFormatter, doing_words, size_words, why_failing
 from bubbot.home import Home
-from bubbot.log import Remembered
-from bubbot.runtime.app import Load
-from bubbot.stores.backups import Beside, write_backup
+from bubbot.log import LoggedWarning
+from bubbot.runtime.app import RuntimeLoad
+from bubbot.stores.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
-from bubbot.views.budget import FailingModel, Key, Spent
-from bubbot.views.outbox import Intent
-from bubbot.views.schedule import Schedule
+from bubbot.views.budget import FailingModel, SpentTotal, TotalKey
+from bubbot.views.outbox import OutboxMessage
+from bubbot.views.schedule import ScheduleState
 from bubbot.wiring_health import newest_backup
 from tests.unit.test_schedule_plan import standing
 
 NOW = "2026-11-22T12:00:00+00:00"
-FULL = Snapshot(
+FULL = HealthSnapshot(
     version="1.2.3",
     home="/home/me/bubbot",
     zone="Europe/Berlin",
@@ -58,35 +58,35 @@ FULL = Snapshot(
         ChannelState("gone", "ended", ready=False),
         ChannelState("new", "", ready=False),
     ),
-    load=Load(waiting=3, running=2, sessions=7),
-    owed=(Owed("telegram", 1, "2026-11-22T11:55:00+00:00"), Owed("work", 0)),
-    firings=(Firing("3fa9c1aa55", "", "telegram:42", "2026-11-22T13:30:00Z"),),
+    load=RuntimeLoad(waiting=3, running=2, sessions=7),
+    owed=(PendingDeliveries("telegram", 1, "2026-11-22T11:55:00+00:00"), PendingDeliveries("work", 0)),
+    firings=(NextFiring("3fa9c1aa55", "", "telegram:42", "2026-11-22T13:30:00Z"),),
     budget=(
-        Used("bot", "", "2026-11-22", "cost", 0.0123, 5.0),
-        Used("bot", "", "2026-11-22", "tokens", 1234.0),
-        Used("bot", "", "2026-11", "cost", 12.5),
-        Used("bot", "", "2026-11", "tokens", 99999.0, 100000.0),
-        Used("user", "telegram:42", "2026-11", "cost", 9.0, 10.0),
+        BudgetUsage("bot", "", "2026-11-22", "cost", 0.0123, 5.0),
+        BudgetUsage("bot", "", "2026-11-22", "tokens", 1234.0),
+        BudgetUsage("bot", "", "2026-11", "cost", 12.5),
+        BudgetUsage("bot", "", "2026-11", "tokens", 99999.0, 100000.0),
+        BudgetUsage("user", "telegram:42", "2026-11", "cost", 9.0, 10.0),
     ),
-    database=Database(entries=12345, size=1_234_567, wal=999, free=78_000_000_000),
-    backup=Backup("20261122T020000", "2026-11-22T02:00:00+00:00"),
+    database=DatabaseStatus(entries=12345, size=1_234_567, wal=999, free=78_000_000_000),
+    backup=BackupStatus("20261122T020000", "2026-11-22T02:00:00+00:00"),
     warnings=4,
     errors=1,
     newest=(
-        Remembered("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "a message was not delivered"),
-        Remembered("2026-11-22T11:59:00.000Z", "error", "channel.refused", "the channel old ends"),
+        LoggedWarning("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "a message was not delivered"),
+        LoggedWarning("2026-11-22T11:59:00.000Z", "error", "channel.refused", "the channel old ends"),
     ),
 )
 
 
-def rows(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
-    return {row.label: row.lines for row in HealthTeller(Texts(), snapshot).rows()}
+def rows(snapshot: HealthSnapshot) -> dict[str, tuple[str, ...]]:
+    return {row.label: row.lines for row in HealthFormatter(Texts(), snapshot).rows()}
 
 
 class TestValue:
     def test_it_goes_over_the_control_socket_and_back(self) -> None:
-        for snapshot in (FULL, Snapshot("1", "h", "UTC", NOW)):
-            assert decode(json.loads(json.dumps(encode(snapshot))), Snapshot) == snapshot
+        for snapshot in (FULL, HealthSnapshot("1", "h", "UTC", NOW)):
+            assert decode(json.loads(json.dumps(encode(snapshot))), HealthSnapshot) == snapshot
 
     def test_it_is_healthy_where_a_bot_runs_and_every_channel_is_heard(self) -> None:
         fine = replace(FULL, channels=FULL.channels[:1])
@@ -102,19 +102,19 @@ class TestValue:
         told = as_json(FULL)
         assert (told["running"], told["healthy"], told["pid"]) == (True, False, 4242)
         assert "quarantine" not in told
-        nobody = as_json(Snapshot("1", "h", "UTC", NOW))
+        nobody = as_json(HealthSnapshot("1", "h", "UTC", NOW))
         assert (nobody["running"], nobody["healthy"]) == (False, False)
         assert not {"pid", "began", "database", "backup", "quarantine"} & nobody.keys()
         json.dumps(told)
 
     def test_what_is_owed_has_the_age_of_the_oldest(self) -> None:
-        def intent(date: str, *parts: Part) -> Intent:
-            return Intent(1, "a:1", "t", parts, date=date)
+        def intent(date: str, *parts: MessagePart) -> OutboxMessage:
+            return OutboxMessage(1, "a:1", "t", parts, date=date)
 
-        part = Part("1", "hi")
+        part = MessagePart("1", "hi")
         open_ones = [intent("2026-11-22T11:00:00", part), intent("2026-11-22T10:00:00", part), intent("2020-01-01")]
-        assert owed_by("a", open_ones) == Owed("a", 2, "2026-11-22T10:00:00")
-        assert owed_by("a", []) == Owed("a", 0, "")
+        assert owed_by("a", open_ones) == PendingDeliveries("a", 2, "2026-11-22T10:00:00")
+        assert owed_by("a", []) == PendingDeliveries("a", 0, "")
 
     def test_the_next_firings_are_the_soonest_of_all_jobs_that_are_on(self) -> None:
         noon = datetime(2026, 11, 22, 12, 10, tzinfo=UTC)
@@ -124,7 +124,7 @@ class TestValue:
         }  # fmt: skip
         jobs["paused"] = replace(standing("11 * * * *"), status="paused")
         jobs["newer"] = standing("something new")
-        found = next_firings(Schedule(MappingProxyType(jobs)), lambda: noon)
+        found = next_firings(ScheduleState(MappingProxyType(jobs)), lambda: noon)
         assert [(one.job, one.at) for one in found] == [
             (f"{minute}", f"2026-11-22T12:{minute}:00Z") for minute in range(20, 20 + 5 * FIRINGS, 5)
         ]
@@ -132,20 +132,20 @@ class TestValue:
 
     def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up(self) -> None:
         spent = {
-            Key("bot", "", "2026-11-22"): Spent(1, 500, 2 * 10**9),
-            Key("bot", "", "2026-11"): Spent(2, 900, 3 * 10**9),
-            Key("bot", "", "2026-10"): Spent(2, 900, 3 * 10**9),
-            Key("user", "a:1", "2026-11-22"): Spent(1, 500, 9 * 10**8),
-            Key("user", "a:2", "2026-11-22"): Spent(1, 500, 10**8),
-            Key("user", "a:1", "2026-10"): Spent(1, 500, 9 * 10**9),
+            TotalKey("bot", "", "2026-11-22"): SpentTotal(1, 500, 2 * 10**9),
+            TotalKey("bot", "", "2026-11"): SpentTotal(2, 900, 3 * 10**9),
+            TotalKey("bot", "", "2026-10"): SpentTotal(2, 900, 3 * 10**9),
+            TotalKey("user", "a:1", "2026-11-22"): SpentTotal(1, 500, 9 * 10**8),
+            TotalKey("user", "a:2", "2026-11-22"): SpentTotal(1, 500, 10**8),
+            TotalKey("user", "a:1", "2026-10"): SpentTotal(1, 500, 9 * 10**9),
         }
-        plan = Plan({("bot", ""): Limit(day=10.0), ("user", "each"): Limit(day=1.0, month=1.0)})
+        plan = BudgetLimits({("bot", ""): SpendingLimit(day=10.0), ("user", "each"): SpendingLimit(day=1.0, month=1.0)})
         assert used_of(spent, plan, "2026-11-22", dollar=0.5) == (
-            Used("bot", "", "2026-11-22", "cost", 1.0, 5.0),
-            Used("bot", "", "2026-11-22", "tokens", 500.0),
-            Used("bot", "", "2026-11", "cost", 1.5),
-            Used("bot", "", "2026-11", "tokens", 900.0),
-            Used("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
+            BudgetUsage("bot", "", "2026-11-22", "cost", 1.0, 5.0),
+            BudgetUsage("bot", "", "2026-11-22", "tokens", 500.0),
+            BudgetUsage("bot", "", "2026-11", "cost", 1.5),
+            BudgetUsage("bot", "", "2026-11", "tokens", 900.0),
+            BudgetUsage("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
         )
 
     def test_the_newest_backup_is_the_newest_complete_one(self, tmp_path: Path, new_database: Path) -> None:
@@ -157,8 +157,8 @@ class TestValue:
         (folder / "a.db").write_text("x")
         assert newest_backup(home) is None
         for hour, name in ((11, "b"), (10, "c")):  # not by name, nor by the date of the file
-            write_backup(new_database, folder / name, Beside(), datetime(2026, 11, 22, hour, tzinfo=UTC))
-        assert newest_backup(home) == Backup("b", "2026-11-22T11:00:00.000000+00:00")
+            write_backup(new_database, folder / name, ExtraFiles(), datetime(2026, 11, 22, hour, tzinfo=UTC))
+        assert newest_backup(home) == BackupStatus("b", "2026-11-22T11:00:00.000000+00:00")
 
 
 class TestWords:
@@ -199,13 +199,13 @@ class TestWords:
         assert rows(replace(FULL, channels=(one,)))["channels"] == (told,)
 
     def test_a_quarantine_is_told(self) -> None:
-        held = replace(FULL, channels=(), quarantine=Backup("the-backup", "2026-11-22T11:00:00+00:00"))
+        held = replace(FULL, channels=(), quarantine=BackupStatus("the-backup", "2026-11-22T11:00:00+00:00"))
         (told,) = rows(held)["quarantine"]
         assert "restored from the-backup, made 2026-11-22 12:00:00 (1 hour ago)" in told
         assert "bubbot restore --release" in told
-        assert any("the-backup" in line for line in HealthTeller(Texts(), held).in_chat(Role.OWNER, direct=True))
+        assert any("the-backup" in line for line in HealthFormatter(Texts(), held).in_chat(Role.OWNER, direct=True))
         assert (held.healthy, as_json(held)["quarantine"]["name"]) == (False, "the-backup")
-        assert decode(json.loads(json.dumps(encode(held))), Snapshot) == held
+        assert decode(json.loads(json.dumps(encode(held))), HealthSnapshot) == held
 
     @pytest.mark.parametrize(("size", "words"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")])
     def test_sizes(self, size: int, words: str) -> None:
@@ -213,18 +213,21 @@ class TestWords:
 
     def test_what_a_turn_is_doing(self) -> None:
         assert doing_words(Texts(), None) == "asking the model"
-        assert doing_words(Texts(), (Doing("tool", "web_fetch"), 61.5)) == "running web_fetch, 1 minute 1 second so far"
-        assert doing_words(Texts(), (Doing("writing"), 0.2)) == "the model is writing, 0 seconds so far"
+        assert (
+            doing_words(Texts(), (TurnActivity("tool", "web_fetch"), 61.5))
+            == "running web_fetch, 1 minute 1 second so far"
+        )
+        assert doing_words(Texts(), (TurnActivity("writing"), 0.2)) == "the model is writing, 0 seconds so far"
 
 
 class TestChats:
     @pytest.mark.parametrize("role", [Role.STRANGER, Role.MEMBER])
     def test_members_are_told_nothing_of_the_whole_bot(self, role: Role) -> None:
-        assert HealthTeller(Texts(), FULL).in_chat(role, direct=True) == []
+        assert HealthFormatter(Texts(), FULL).in_chat(role, direct=True) == []
 
     @pytest.mark.parametrize("role", [Role.ADMIN, Role.OWNER])
     def test_admins_are_told_it_in_short(self, role: Role) -> None:
-        told = HealthTeller(Texts(), FULL).in_chat(role, direct=True)
+        told = HealthFormatter(Texts(), FULL).in_chat(role, direct=True)
         assert len(told) <= 20
         assert told[0].startswith("bot: bubbot 1.2.3")
         assert "channels: gone: ended." in told
@@ -233,17 +236,17 @@ class TestChats:
         assert not any("deliver.failed" in line or "/home" in line for line in told)
 
     def test_in_a_group_nothing_of_other_chats_of_money_or_of_the_log(self) -> None:
-        told = "\n".join(HealthTeller(Texts(), FULL).in_chat(Role.OWNER, direct=False))
+        told = "\n".join(HealthFormatter(Texts(), FULL).in_chat(Role.OWNER, direct=False))
         assert "log: errors: 1; warnings: 4" in told
         assert not any(word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1"))
 
     def test_in_chinese(self) -> None:
-        told = HealthTeller(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
+        told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
         assert told[0] == "机器人：bubbot 1.2.3，进程 4242，启动于 2026-11-22 11:00:00（2 小时前）"
 
 
 class TestModelsThatDoNotAnswer:
-    TROUBLE = ModelTrouble("openai/x", "2026-11-22T10:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
+    TROUBLE = ModelOutage("openai/x", "2026-11-22T10:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
 
     def test_the_bot_is_not_healthy(self) -> None:
         fine = replace(FULL, channels=FULL.channels[:1])
@@ -253,7 +256,7 @@ class TestModelsThatDoNotAnswer:
 
     def test_it_comes_whole_over_the_socket(self) -> None:
         sent = replace(FULL, failing=(self.TROUBLE, replace(self.TROUBLE, status=None)))
-        assert decode(json.loads(json.dumps(encode(sent))), Snapshot) == sent
+        assert decode(json.loads(json.dumps(encode(sent))), HealthSnapshot) == sent
 
     @pytest.mark.parametrize("tag", ["en", "zh"])
     @pytest.mark.parametrize(
@@ -267,14 +270,16 @@ class TestModelsThatDoNotAnswer:
     def test_the_line_names_the_model_since_when_and_why(self, tag: str, kind: str, status: int | None) -> None:
         one = replace(self.TROUBLE, kind=kind, status=status)
         (row,) = [
-            row for row in HealthTeller(Texts(tag), replace(FULL, failing=(one,))).rows() if "openai/x" in row.lines[0]
+            row
+            for row in HealthFormatter(Texts(tag), replace(FULL, failing=(one,))).rows()
+            if "openai/x" in row.lines[0]
         ]
         assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
         assert why_failing(Texts(tag), one) in row.lines[0]
         assert str(status if status in (400, 503) else "") in row.lines[0]
 
     def test_admins_are_told_in_chats(self) -> None:
-        told = HealthTeller(Texts(), replace(FULL, failing=(self.TROUBLE,))).in_chat(Role.ADMIN, direct=False)
+        told = HealthFormatter(Texts(), replace(FULL, failing=(self.TROUBLE,))).in_chat(Role.ADMIN, direct=False)
         assert any("openai/x has not answered since" in line for line in told)
 
     def test_a_model_that_no_setting_names_is_left_out_after_a_day(self) -> None:

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.gateway.health import Backup, ModelTrouble, Snapshot
-from bubbot.gateway.health_door import Asked, HealthAddress, health_door
+from bubbot.gateway.health import BackupStatus, HealthSnapshot, ModelOutage
+from bubbot.gateway.health_door import HealthAddress, HealthProbe, health_door
 from bubbot.gateway.metrics import Metrics
 from tests.unit.test_health import FULL
 
@@ -20,15 +20,19 @@ FINE = replace(FULL, channels=FULL.channels[:1])
 
 
 @asynccontextmanager
-async def door(snapshot: Snapshot, error: Exception | None = None) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+async def door(
+    snapshot: HealthSnapshot, error: Exception | None = None
+) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A door before a bot that is like this."""
 
-    async def told() -> Snapshot:
+    async def told() -> HealthSnapshot:
         if error is not None:
             raise error
         return snapshot
 
-    asked = Asked(lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing)
+    asked = HealthProbe(
+        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: snapshot.failing
+    )
     async with (
         health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
         aiohttp.ClientSession() as session,
@@ -61,7 +65,7 @@ async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
 
 
 async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -> None:
-    trouble = ModelTrouble("openai/x", "2026-11-22T11:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
+    trouble = ModelOutage("openai/x", "2026-11-22T11:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
     async with (
         door(replace(FINE, failing=(trouble,))) as (session, address),
         session.get(f"{address}/ready") as ready,
@@ -75,7 +79,7 @@ async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -
 
 
 async def test_a_bot_in_quarantine_is_not_ready_and_a_number_says_so() -> None:
-    async with door(replace(FINE, channels=(), quarantine=Backup("copy", "2026-11-22T11:00:00+00:00"))) as (
+    async with door(replace(FINE, channels=(), quarantine=BackupStatus("copy", "2026-11-22T11:00:00+00:00"))) as (
         session,
         at,
     ):
@@ -114,7 +118,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        asked = Asked(lambda: (), lambda: None, _never, lambda: 0)
+        asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
         with pytest.raises(ConfigError, match=rf"^\[health\] host and port: 127\.0\.0\.1:{port} cannot be listened on"):
             async with health_door(HealthAddress("127.0.0.1", port), asked, Metrics()):
                 pass
@@ -124,11 +128,11 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
 async def test_a_host_that_others_can_reach_is_warned_of(
     host: str, *, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = Asked(lambda: (), lambda: None, _never, lambda: 0)
+    asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
     async with health_door(HealthAddress(host, 0), asked, Metrics()):
         pass
     assert any(record.levelname == "WARNING" and host in record.getMessage() for record in caplog.records) is warned
 
 
-async def _never() -> Snapshot:
+async def _never() -> HealthSnapshot:
     raise AssertionError

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bubbot.gateway.health_door import Asked, HealthAddress, health_door
+from bubbot.gateway.health_door import HealthAddress, HealthProbe, health_door
 from bubbot.gateway.http_server import HttpLimits
 from bubbot.gateway.metrics import Metrics
-from bubbot.gateway.web import BODY_LIMIT, WebSettings, web_door
+from bubbot.gateway.web import BODY_LIMIT, WebhookSettings, web_door
 from tests.unit.test_health_door import _never
 from tests.virtual import virtual
 
@@ -35,7 +35,7 @@ class Hook:
         return headers.get("x-secret") == "yes"
 
     async def handle(self, headers: Mapping[str, str], body: bytes) -> int:
-        """See `Webhook`."""
+        """See `SupportsWebhook`."""
         self.begun.release()
         await asyncio.sleep(self.work)
         self.bodies.append(body)
@@ -45,7 +45,7 @@ class Hook:
 @asynccontextmanager
 async def hooked(hook: Hook, limits: HttpLimits | None = None) -> AsyncIterator[int]:
     """The port at which the channel is called."""
-    settings = WebSettings(port=0, limits=limits or HttpLimits())
+    settings = WebhookSettings(port=0, limits=limits or HttpLimits())
     async with web_door(lambda: {"hook": hook}, settings) as port:
         yield port
 
@@ -53,7 +53,7 @@ async def hooked(hook: Hook, limits: HttpLimits | None = None) -> AsyncIterator[
 @asynccontextmanager
 async def healthy() -> AsyncIterator[int]:
     """The port that says how the bot is."""
-    asked = Asked(lambda: (), lambda: None, _never, lambda: 0)
+    asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
     async with health_door(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port:
         yield port
 

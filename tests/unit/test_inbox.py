@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.channel import Attachment, Inbound, Sender, Unparsed
+from bubbot.channel import Attachment, Inbound, Sender, UnparsedUpdate
 from bubbot.inbox import MARK_EVERY, Inbox, done, inbox_tape, interrupted
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.turn import Accepted
+from bubbot.turn import AcceptedInbound
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import whole
 
@@ -48,7 +48,7 @@ def inbound(text: str = "hello", *, external_id: str = "1") -> Inbound:
     return Inbound("test", external_id, "home", Sender("7", "Ann"), text, "2026-11-21T20:21:00+00:00")
 
 
-async def accepted(inbox: Inbox, text: str = "hello", *, external_id: str = "1") -> Accepted:
+async def accepted(inbox: Inbox, text: str = "hello", *, external_id: str = "1") -> AcceptedInbound:
     found = await inbox.accept(inbound(text, external_id=external_id))
     assert found is not None
     return found
@@ -60,8 +60,8 @@ async def test_what_was_accepted_comes_back_as_it_was(inbox: Inbox, store: TapeS
         (Attachment("ref", "cat.png", "image/png", 12), Attachment("other")),
     )  # fmt: skip
     first = await inbox.accept(full)
-    assert first == Accepted(1, full)
-    assert await Inbox(service(store), CountingIds("later")).open() == (Accepted(1, full),)
+    assert first == AcceptedInbound(1, full)
+    assert await Inbox(service(store), CountingIds("later")).open() == (AcceptedInbound(1, full),)
 
 
 async def test_it_is_durable_when_it_is_accepted(inbox: Inbox, store: TapeStore) -> None:
@@ -100,7 +100,7 @@ async def test_turns_that_were_cut_off_are_counted(inbox: Inbox, store: TapeStor
 
 async def test_what_could_not_be_read_is_kept_as_it_came_and_owes_nothing(inbox: Inbox, store: TapeStore) -> None:
     for _ in range(2):
-        await inbox.set_aside(Unparsed("test", "u1", "home", b"\xff\x00", "not UTF-8"))
+        await inbox.set_aside(UnparsedUpdate("test", "u1", "home", b"\xff\x00", "not UTF-8"))
     (entry,) = await whole(store, TAPE)
     data = entry.payload["data"]
     assert (b64decode(data["raw"]), data["reason"], data["session"]) == (b"\xff\x00", "not UTF-8", "test:home")
@@ -108,7 +108,7 @@ async def test_what_could_not_be_read_is_kept_as_it_came_and_owes_nothing(inbox:
 
 
 async def test_an_id_that_was_set_aside_is_not_accepted_later(inbox: Inbox) -> None:
-    await inbox.set_aside(Unparsed("test", "1", "home", b"\xff", "not UTF-8"))
+    await inbox.set_aside(UnparsedUpdate("test", "1", "home", b"\xff", "not UTF-8"))
     assert await inbox.accept(inbound()) is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.init_service import Service, home_of
+from bubbot.cli.init_service import RequestedService, home_of
 from bubbot.init.console import Console
 from bubbot.service.render import SYSTEM_HOME
 
@@ -29,7 +29,7 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def chosen(home: Path, typed: str, *, unasked: bool = False) -> tuple[str, str]:
     """What is chosen by what is typed, and what was shown."""
     shown = io.StringIO()
-    service = Service(None, home, None)
+    service = RequestedService(None, home, None)
     return service.chosen(Console(io.StringIO(typed), shown, unasked=unasked)), shown.getvalue()
 
 

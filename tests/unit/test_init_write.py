@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init.present import Present, read_present
+from bubbot.init.present import ExistingConfig, read_present
 from bubbot.init.write import write
 
 OLD, NEW = '[bot]\nname = "old"\n', '[bot]\nname = "new"\n'
@@ -22,7 +22,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path / "some" / "home")
 
 
-def filled(home: Home) -> Present:
+def filled(home: Home) -> ExistingConfig:
     """A home with a configuration and a secret."""
     (home.path / "secrets").mkdir(parents=True)
     home.config.write_text(OLD)
@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def put(home: Home, present: Present, error: BaseException | None = None, *, meanwhile: str = "") -> list[Path]:
+def put(home: Home, present: ExistingConfig, error: BaseException | None = None, *, meanwhile: str = "") -> list[Path]:
     def check(candidate: Path) -> None:
         assert candidate.read_text() == NEW
         assert secret(home).read_text() == "new\n"

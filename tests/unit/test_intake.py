@@ -12,9 +12,9 @@ from bubbot.channel import Attachment, Quote, Sender
 from bubbot.errors import FetchFailed, ModelUnavailable
 from bubbot.model import Transcript, Usage
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.intake import Intake, file_name, image_type
+from bubbot.runtime.intake import AttachmentIntake, file_name, image_type
 from bubbot.runtime.metering import BudgetMeter
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.blobs import digest_of
 from bubbot.views.budget import SETTLED
@@ -146,7 +146,7 @@ class TestFetching:
                 await go.wait()
                 return PNG
 
-        limits = Options(intake=Intake(sleep=no_wait), at_once=1)
+        limits = Options(intake=AttachmentIntake(sleep=no_wait), at_once=1)
         async with running(sqlite_store, ScriptedModel(), limits, channel=Slow()) as bench, asyncio.timeout(WAIT):
             slow = await bench.post("look", attachments=[PHOTO])
             await begun.wait()
@@ -161,7 +161,7 @@ class TestFetching:
             """Never has the file."""
 
             async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-                """See `Fetches`."""
+                """See `FetchesAttachments`."""
                 fetching.set()
                 await asyncio.Event().wait()
                 raise AssertionError
@@ -174,7 +174,7 @@ class TestFetching:
             assert (await bench.say("and now")).text.startswith("You said: and now")
 
     async def test_what_came_too_late_is_named_and_not_fetched(self, sqlite_store: SqliteStore) -> None:
-        late = Options(intake=Intake(sleep=no_wait), waiting=WaitingRules(stale_after=0.001))
+        late = Options(intake=AttachmentIntake(sleep=no_wait), waiting=QueuePolicy(stale_after=0.001))
         async with running(sqlite_store, ScriptedModel(), late, channel=channel(photo=PNG)) as bench:
             assert (await bench.say("look", attachments=[PHOTO])).status == "too_old"
             said = content(await message(bench))[1]["text"]
@@ -256,7 +256,7 @@ class TestVoice:
 
     async def test_it_is_paid_for_by_whoever_spoke(self, sqlite_store: SqliteStore) -> None:
         budget = await opened(sqlite_store, plan())
-        told = replace(options(), intake=Intake(transcriber=("ears/one", Ears("buy milk")), budget=budget))
+        told = replace(options(), intake=AttachmentIntake(transcriber=("ears/one", Ears("buy milk")), budget=budget))
         async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
             await bench.say("", attachments=[VOICE], sender="7")
         [settled] = await facts(sqlite_store, SETTLED)
@@ -265,7 +265,7 @@ class TestVoice:
 
     async def test_where_the_budget_is_used_up_it_is_kept_and_named(self, sqlite_store: SqliteStore) -> None:
         budget = await opened(sqlite_store, plan(day=0.0))
-        told = replace(options(), intake=Intake(transcriber=("ears/one", Ears()), budget=budget))
+        told = replace(options(), intake=AttachmentIntake(transcriber=("ears/one", Ears()), budget=budget))
         told = replace(told, meter=BudgetMeter(budget))
         async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
             result = await bench.say("", attachments=[VOICE])

@@ -12,8 +12,8 @@ from bubbot.channel import Attachment
 from bubbot.errors import EntryNotFound
 from bubbot.model import ModelReply, ModelRequest, ModelTraits, ToolCall
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.intake import Intake
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.intake import AttachmentIntake
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry
@@ -35,7 +35,7 @@ class TestSteering:
                 yield ModelReply("done")
 
         model = Replying(stream)
-        steer = Options(intake=Intake(sleep=no_wait), waiting=WaitingRules(busy="steer"))
+        steer = Options(intake=AttachmentIntake(sleep=no_wait), waiting=QueuePolicy(busy="steer"))
         async with running(sqlite_store, model, steer, channel=channel(notes=b"new facts")) as bench:
             async with asyncio.timeout(WAIT):
                 first = await bench.post("begin")

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores.jsonl import CLOSED_ANCHOR, ERASED, NO_HASH, UNREADABLE, LineWriter, for_bub, line_hash, read_lines
+from bubbot.stores.jsonl import (
+    CLOSED_ANCHOR,
+    ERASED,
+    NO_HASH,
+    UNREADABLE,
+    JsonLineWriter,
+    for_bub,
+    line_hash,
+    read_lines,
+)
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.views.memory import MemoryView
@@ -19,7 +28,7 @@ BUB = Path(__file__).parents[1] / "data" / "bub"
 
 
 def lines(*entries: TapeEntry) -> list[bytes]:
-    writer = LineWriter()
+    writer = JsonLineWriter()
     return [writer.line(entry.stored(place)) for place, entry in enumerate(entries, 1)]
 
 
@@ -69,7 +78,7 @@ def test_in_a_file_for_bub_anchors_that_open_no_window_empty_none_there_and_come
         TapeEntry("anchor", {"name": "memory/seal", "state": {"version": 1}}), anchor("task/a", window=False),
     )  # fmt: skip
     numbered = [one.stored(place) for place, one in enumerate(tape, 1)]
-    plain, writer = lines(*tape), LineWriter()
+    plain, writer = lines(*tape), JsonLineWriter()
     raw = [writer.line(for_bub(one)) for one in numbered]
     assert {"role": "user", "content": "hello"} not in bubs_window(plain)
     assert bubs_window(raw)[0] == {"role": "user", "content": "hello"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot import plugins
-from bubbot.channel import ChannelOptions, Inbound, Known, Role, Sender
+from bubbot.channel import BackfillCursor, ChannelOptions, Inbound, Role, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.inbox import Inbox, done, inbox_tape
@@ -34,7 +34,7 @@ def said(number: int, chat: str, thread: str = "", *, time: str = TIME) -> Inbou
 
 
 async def test_nothing_is_known_of_a_channel_that_begins() -> None:
-    assert await inbox(InMemoryStore()).newest() == Known()
+    assert await inbox(InMemoryStore()).newest() == BackfillCursor()
 
 
 async def test_the_newest_message_of_each_chat_and_thread_is_known() -> None:
@@ -54,7 +54,7 @@ async def test_what_is_only_heard_counts_and_what_is_changed_does_not() -> None:
     await box.note(deletion_of("10", chat="b"))
     await box.note(reaction_to("11", "x", chat="c"))
     await box.refuse("e12")
-    assert await box.newest() == Known({("a", ""): "5"}, TIME)
+    assert await box.newest() == BackfillCursor({("a", ""): "5"}, TIME)
 
 
 async def test_the_newest_time_is_that_of_sending_whatever_came_last() -> None:
@@ -86,7 +86,7 @@ async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
         assert moment(began.heard) is not None
         await daemon.access.grant("mine", "3", Role.MEMBER, "terminal")
         await daemon.app.lines["mine"].inbox.accept(replace(said(7, "42"), channel="mine"))
-        assert await given[0].known() == Known({("42", ""): "7"}, began.heard, ("1", "2", "3"))
+        assert await given[0].known() == BackfillCursor({("42", ""): "7"}, began.heard, ("1", "2", "3"))
     async with open_daemon(settings, Home(tmp_path / "home")):
         assert (await given[1].known()).heard == began.heard  # it began once
 
@@ -99,7 +99,7 @@ class Announcing(Stage):
         self.dismissed: list[tuple[str, str, str]] = []
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        """See `Dismisses`."""
+        """See `AcknowledgesInteractions`."""
         self.dismissed.append((chat, thread, message))
         if message == "broken":
             raise DeliveryFailed("offline")

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.model import Count, Model, ModelReply, ModelRequest, ModelTraits
+from bubbot.model import Model, ModelReply, ModelRequest, ModelTraits, TokenCount
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 
@@ -91,12 +91,12 @@ async def test_a_model_that_was_never_asked_closes_at_once() -> None:
 class Counting(ScriptedModel):
     """One that can count."""
 
-    async def count(self, request: ModelRequest) -> Count | None:
-        return Count(len(request.messages), "own")
+    async def count(self, request: ModelRequest) -> TokenCount | None:
+        return TokenCount(len(request.messages), "own")
 
 
 async def test_it_counts_once_it_is_loaded_and_declines_where_the_model_cannot() -> None:
-    for made, counted in ((Counting(), Count(1, "own")), (ScriptedModel(), None)):
+    for made, counted in ((Counting(), TokenCount(1, "own")), (ScriptedModel(), None)):
         loads: list[int] = []
 
         def load(made: Model = made, loads: list[int] = loads) -> Model:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.model import ModelReply, ModelRequest, ToolCall
-from bubbot.models.litellm_messages import Assembly, messages_for
+from bubbot.models.litellm_messages import ReplyAssembler, messages_for
 
 REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
 
@@ -22,7 +22,7 @@ def chunk(**delta: Any) -> Any:
 
 
 def reply(*chunks: Any, finish: str = "stop", model: str = "openai/test") -> ModelReply:
-    answer = Assembly(model)
+    answer = ReplyAssembler(model)
     for one in chunks:
         answer.add(one)
     return answer.reply(finish, REQUEST, None)

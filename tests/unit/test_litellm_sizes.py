@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.model import NANO, Price, PriceTier, Usage
+from bubbot.model import NANO, ModelPrice, PriceTier, Usage
 from bubbot.models.litellm_quiet import litellm
 from bubbot.models.litellm_sizes import known_size, longest_answer, price, traits
 
@@ -75,5 +75,5 @@ def test_a_long_request_costs_what_litellm_reckons_for_it(tokens: int) -> None:
 
 
 def test_a_tier_holds_above_its_tokens() -> None:
-    made = Price(1.0, 2.0, 0.5, (PriceTier(100, 10.0, 20.0, 5.0), PriceTier(200, 100.0, 200.0)))
+    made = ModelPrice(1.0, 2.0, 0.5, (PriceTier(100, 10.0, 20.0, 5.0), PriceTier(200, 100.0, 200.0)))
     assert [made.nano(Usage(read, 1, 10)) for read in (100, 101, 201)] == [97_000, 980_000, 20_300_000]

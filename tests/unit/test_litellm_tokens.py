@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import tiktoken
 
-from bubbot.model import Count, ToolSpec
+from bubbot.model import TokenCount, ToolSpec
 from bubbot.models import litellm_tokens
-from bubbot.models.litellm_tokens import PIECE, Tokenizers, encoding_name
+from bubbot.models.litellm_tokens import PIECE, TokenizerCache, encoding_name
 from bubbot.tape.entry import JsonObject
 
 NOISE = base64.b64encode(random.Random(1).randbytes(3_000)).decode()
@@ -51,8 +51,8 @@ print(Tokenizers(Path(sys.argv[1])).count_text("openai/gpt-4o", "hello"))
 
 
 @pytest.fixture(scope="module")
-def tokenizers() -> Tokenizers:
-    return Tokenizers()
+def tokenizers() -> TokenizerCache:
+    return TokenizerCache()
 
 
 @pytest.fixture
@@ -90,24 +90,24 @@ def test_only_a_name_that_makes_the_encoding_certain_has_one(name: str, encoding
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(("name", "encoding"), [("openai/gpt-4o", "o200k_base"), ("openai/gpt-4", "cl100k_base")])
 def test_texts_have_the_tokens_tiktoken_counts(
-    tokenizers: Tokenizers, shipped: None, name: str, encoding: str, text: str
+    tokenizers: TokenizerCache, shipped: None, name: str, encoding: str, text: str
 ) -> None:
     wanted = len(tiktoken.get_encoding(encoding).encode_ordinary(text))
     assert tokenizers.count_text(name, text) == wanted
-    assert tokenizers.count(name, [user(text)], ()) == Count(3 + 3 + 1 + wanted, encoding)
+    assert tokenizers.count(name, [user(text)], ()) == TokenCount(3 + 3 + 1 + wanted, encoding)
 
 
-def test_a_conversation_is_framed_as_openai_does(tokenizers: Tokenizers, shipped: None) -> None:
+def test_a_conversation_is_framed_as_openai_does(tokenizers: TokenizerCache, shipped: None) -> None:
     """Three tokens a message, one for a name, three for the answer to begin."""
     told = [("system", None, "Be brief."), ("user", "ann", "Hello, who are you?"), ("assistant", None, "A bot. 🎉")]
     messages = [{"role": role, "content": text} | ({"name": name} if name else {}) for role, name, text in told]
     direct = tiktoken.get_encoding("o200k_base")
     texts = [text for one in told for text in one if text]
     wanted = sum(len(direct.encode_ordinary(text)) for text in texts) + 3 * len(told) + 1 + 3
-    assert tokenizers.count("openai/gpt-4o", messages, ()) == Count(wanted, "o200k_base")
+    assert tokenizers.count("openai/gpt-4o", messages, ()) == TokenCount(wanted, "o200k_base")
 
 
-def test_tools_and_calls_are_counted_and_called_approximate(tokenizers: Tokenizers) -> None:
+def test_tools_and_calls_are_counted_and_called_approximate(tokenizers: TokenizerCache) -> None:
     plain = tokenizers.count("openai/gpt-4o", [user("hi")], ())
     tooled = tokenizers.count("openai/gpt-4o", [user("hi")], [ToolSpec("f", "does", {"type": "object"})])
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
@@ -125,14 +125,14 @@ def test_tools_and_calls_are_counted_and_called_approximate(tokenizers: Tokenize
 
 
 @pytest.mark.parametrize("part", [{"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text"}, 7])
-def test_what_is_no_text_is_not_counted(tokenizers: Tokenizers, part: Any) -> None:
+def test_what_is_no_text_is_not_counted(tokenizers: TokenizerCache, part: Any) -> None:
     text: JsonObject = {"type": "text", "text": "hi"}
     assert tokenizers.count("openai/gpt-4o", [user([text])], ()) == tokenizers.count("openai/gpt-4o", [user("hi")], ())
     assert tokenizers.count("openai/gpt-4o", [user([text, part])], ()) is None
 
 
 @pytest.mark.parametrize("char", [" ", "a", "\n", "^", "漢"])
-def test_a_long_run_of_one_character_is_counted_too(tokenizers: Tokenizers, char: str) -> None:
+def test_a_long_run_of_one_character_is_counted_too(tokenizers: TokenizerCache, char: str) -> None:
     """In one piece, a million blanks overflow a stack inside tiktoken, which ends in a panic."""
     found = tokenizers.count_text("openai/gpt-4o", char * 1_000_000)
     assert found is not None
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there_or_another_one_leaves_it_to_the_estimate(tmp_p
         if file.is_file() and file.stat().st_size:
             shutil.copy(file, tmp_path)
             (tmp_path / file.name).write_bytes(file.read_bytes()[:-10])
-    found = Tokenizers(tmp_path)
+    found = TokenizerCache(tmp_path)
     assert found.count("openai/gpt-4o", [user("hi")], ()) is None
     assert found.count_text("openai/gpt-4", "hi") is None
 
@@ -169,7 +169,7 @@ def test_nothing_is_ever_fetched(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_estimate_is_below_the_count_where_texts_are_dense(tokenizers: Tokenizers) -> None:
+def test_the_estimate_is_below_the_count_where_texts_are_dense(tokenizers: TokenizerCache) -> None:
     """Why a count is worth it: base64 has 1.4 bytes a token, where the estimate takes 3 for one."""
     found = tokenizers.count_text("openai/gpt-4o", json.dumps(NOISE))
     assert found is not None

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from bubbot.models.litellm_wire import Ending
+from bubbot.models.litellm_wire import StreamEnding
 
 STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
 BEGUN = {"type": "message_start", "message": {"id": "msg_1"}}
 
 
-async def heard(*lines: str | bytes) -> Ending:
+async def heard(*lines: str | bytes) -> StreamEnding:
     async def below() -> AsyncIterator[str | bytes]:
         for line in lines:
             yield line
 
-    ending = Ending()
+    ending = StreamEnding()
     assert [line async for line in ending.through(below())] == list(lines)
     return ending
 
@@ -67,7 +67,7 @@ async def test_a_stream_that_is_made_later_is_listened_to() -> None:
         return SimpleNamespace(streaming_response=below())
 
     chunks: Any = SimpleNamespace(completion_stream=None, make_call=make)
-    ending = Ending()
+    ending = StreamEnding()
     ending.listen(chunks)
     made = await chunks.make_call(client="c")
     assert [line async for line in made.streaming_response]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import File, Moved, Outbound, Part, Receipt
+from bubbot.channel import ChatMigration, MessagePart, Outbound, OutboundFile, Receipt
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.live import (
     BARE_START,
@@ -228,7 +228,7 @@ async def test_no_message_is_begun_before_an_earlier_answer_is_out() -> None:
     stage = Stage()
     stage.fail = failing("send", DeliveryFailed("offline", retry_after=30.0))
     async with live(writing("one ", "two ", "three ", "four ", every=2.0), stage) as bench:
-        bench.deliverer.queue(await bench.outbox.say(HOME, "earlier", (Part("home", "earlier"),), {}))
+        bench.deliverer.queue(await bench.outbox.say(HOME, "earlier", (MessagePart("home", "earlier"),), {}))
         for _ in range(2):
             await bench.gate.receive(bench.inbound("hello"))
         await bench.app.idle()
@@ -254,11 +254,11 @@ async def test_an_answer_that_begins_with_a_file_names_it_in_the_message_that_wa
     class Filing(Stage):
         """Sends long answers as files."""
 
-        def parts(self, outbound: Outbound) -> Sequence[Part]:
+        def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
             """See `Channel.parts`."""
             if outbound.text.endswith(BARE_START):
                 return super().parts(outbound)
-            return [Part(outbound.chat, "", file=File("answer.md", text=outbound.text))]
+            return [MessagePart(outbound.chat, "", file=OutboundFile("answer.md", text=outbound.text))]
 
     stage = Filing()
     async with live(writing(*"abcdef"), stage) as bench:
@@ -320,7 +320,7 @@ class TestUnknownOutcome:
         class Looking(kind):  # type: ignore[valid-type, misc]
             """Looks at the tape when it sends."""
 
-            async def send(self, part: Part) -> Receipt:
+            async def send(self, part: MessagePart) -> Receipt:
                 """See `Channel.send`."""
                 known.append([one["part"]["text"] for one in await bench.events("outbox/preview-begin", OUTBOX)])
                 return await super().send(part)  # type: ignore[no-any-return]
@@ -415,8 +415,8 @@ class TestUnknownOutcome:
         class Slow(SearchedStage):
             """Shows what was sent last only when it has answered."""
 
-            async def find(self, part: Part, since: str) -> Sequence[str]:
-                """See `Finds`."""
+            async def find(self, part: MessagePart, since: str) -> Sequence[str]:
+                """See `FindsMessages`."""
                 return []
 
         store, stage = InMemoryStore(), Slow()
@@ -540,14 +540,14 @@ class Group(Stage):
         super().__init__()
         self.chat_of: dict[str, str] = {}
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """See `Channel.send`."""
         receipt = await super().send(part)
         self.chat_of[receipt.external_id] = part.chat
         return receipt
 
-    async def edit(self, message: str, part: Part) -> None:
-        """See `Editing`."""
+    async def edit(self, message: str, part: MessagePart) -> None:
+        """See `SupportsEditing`."""
         if self.frozen and part.chat == "home":
             raise DeliveryFailed("the group was upgraded", permanent=True)
         if self.chat_of[message] != part.chat:
@@ -564,7 +564,7 @@ def test_an_answer_that_began_in_a_group_that_moves_goes_whole_to_the_new_one(*,
             await bench.gate.receive(bench.inbound("hello"))
             await asyncio.sleep(5)
             stage.frozen = frozen
-            await bench.gate.receive(Moved("test", "moved", "home", "new", TIME))
+            await bench.gate.receive(ChatMigration("test", "moved", "home", "new", TIME))
             await bench.quiet(1000)
             old, new = stage.seen
             assert (stage.chat_of[old], stage.chat_of[new]) == ("home", "new")
@@ -605,8 +605,8 @@ class TestPoison:
         class Stuck(Stage):
             """Does not even let itself be cancelled while it changes a message."""
 
-            async def edit(self, message: str, part: Part) -> None:
-                """See `Editing`."""
+            async def edit(self, message: str, part: MessagePart) -> None:
+                """See `SupportsEditing`."""
                 asked.append(part.text)
                 while not let_go.is_set():
                     with suppress(asyncio.CancelledError):
@@ -644,7 +644,7 @@ class TestPoison:
         class Nameless(Stage):
             """Gives no ids."""
 
-            async def send(self, part: Part) -> Receipt:
+            async def send(self, part: MessagePart) -> Receipt:
                 """See `Channel.send`."""
                 await super().send(part)
                 return Receipt()
@@ -659,7 +659,7 @@ class TestPoison:
         class Uncut(Stage):
             """Cannot cut."""
 
-            def parts(self, outbound: Outbound) -> Sequence[Part]:
+            def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
                 """See `Channel.parts`."""
                 raise ValueError("a defect")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bubbot.errors import ConfigError, ModelOverflow, ModelRefused, ModelUnavailable
-from bubbot.model import Count, Counts, Model, ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta
+from bubbot.model import CountsTokens, Model, ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, TokenCount
 from bubbot.models import local, local_chat
 from bubbot.stores.inmemory import InMemoryStore
 from tests.turns import running
@@ -337,20 +337,20 @@ COUNTED = (
 @pytest.mark.asyncio
 async def test_a_count_is_what_the_answer_says_it_read() -> None:
     async with opened(max_tokens=1) as model:
-        assert isinstance(model, Counts)
+        assert isinstance(model, CountsTokens)
         for texts in COUNTED:
             history = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
             for asked in (request(*history), ModelRequest("", tuple(history))):
                 count = await model.count(asked)
                 _, reply = await ask(model, asked)
-                assert count == Count(reply.usage.input_tokens, "SmolLM2"), texts
+                assert count == TokenCount(reply.usage.input_tokens, "SmolLM2"), texts
         assert len(children()) == 1
 
 
 @pytest.mark.asyncio
 async def test_what_is_longer_than_the_context_is_counted_too() -> None:
     async with opened(context_tokens=256) as model:
-        assert isinstance(model, Counts)
+        assert isinstance(model, CountsTokens)
         asked = request(user("word " * 2_000))
         count = await model.count(asked)
         assert count
@@ -362,7 +362,7 @@ async def test_what_is_longer_than_the_context_is_counted_too() -> None:
 @pytest.mark.asyncio
 async def test_a_count_that_is_given_up_leaves_a_model_that_answers() -> None:
     async with opened() as model:
-        assert isinstance(model, Counts)
+        assert isinstance(model, CountsTokens)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await model.count(request(user("hi")))

@@ -32,7 +32,7 @@ def _as_before() -> Iterator[None]:
     root = logging.getLogger()
     before = root.level
     yield
-    for handler in [handler for handler in root.handlers if isinstance(handler, log._Handler)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, log._StderrHandler)]:
         root.removeHandler(handler)
     root.setLevel(before)
     for name in ("bubbot", "channels"):
@@ -181,7 +181,9 @@ class TestSetup:
 
     def test_a_record_that_cannot_be_formatted(self, lines: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
         root = logging.getLogger()
-        root.handlers[:] = [handler for handler in root.handlers if isinstance(handler, log._Handler)]  # pytest's raise
+        root.handlers[:] = [
+            handler for handler in root.handlers if isinstance(handler, log._StderrHandler)
+        ]  # pytest's raise
         LOGGER.info("%d", SECRET)
         assert re.fullmatch(r"level=error action=log\.failed source=test_log\.py:\d+\n", lines.getvalue())
         assert capsys.readouterr() == ("", "")

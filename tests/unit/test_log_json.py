@@ -136,7 +136,7 @@ class TestRedaction:
 
 class TestRemembered:
     def test_nothing_before_the_log_is_set_up(self) -> None:
-        assert log.remarks() == log.Remarks()
+        assert log.remarks() == log.LogSummary()
 
     def test_warnings_and_errors_are_and_the_newest_stay(self, lines: io.StringIO) -> None:
         LOGGER.info("fine")
@@ -161,11 +161,11 @@ class TestRemembered:
 
     def test_one_that_cannot_be_formatted_counts_and_is_left_out(self, lines: io.StringIO) -> None:
         root = logging.getLogger()
-        root.handlers[:] = [one for one in root.handlers if isinstance(one, log._Handler)]  # pytest's own raises
+        root.handlers[:] = [one for one in root.handlers if isinstance(one, log._StderrHandler)]  # pytest's own raises
         LOGGER.warning("%d", "no number")
-        assert log.remarks() == log.Remarks(1, 0, ())
+        assert log.remarks() == log.LogSummary(1, 0, ())
 
     def test_what_the_level_hides_is_not_remembered(self) -> None:
         log.setup("error", stream=io.StringIO())
         LOGGER.warning("quiet")
-        assert log.remarks() == log.Remarks()
+        assert log.remarks() == log.LogSummary()

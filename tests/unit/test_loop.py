@@ -9,9 +9,9 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery, Window, evaluate
 from bubbot.tape.store import TapeStore
-from bubbot.tool import NoArgs, Rerun, Tool, tool
+from bubbot.tool import NoArgs, RerunModel, Tool, tool
 from bubbot.turn import Turn
-from bubbot.views.context import Context, ContextView
+from bubbot.views.context import ContextView, ModelContext
 from tests.turns import HOME, Options, Played, asked, calls, running, says
 
 
@@ -40,11 +40,11 @@ async def test_a_command_with_nothing_to_say_sends_nothing(memory_store: InMemor
 
 
 @tool("ask.again")
-async def ask_again(turn: Turn, args: NoArgs) -> Rerun:
+async def ask_again(turn: Turn, args: NoArgs) -> RerunModel:
     """Has the model asked."""
     stored = await turn.tape.append([message("user", "asked by a command")])
     turn.message_ids.append(stored[0].id)
-    return Rerun("first this")
+    return RerunModel("first this")
 
 
 async def test_a_command_can_have_the_model_asked_and_say_something_first(memory_store: InMemoryStore) -> None:
@@ -67,7 +67,7 @@ async def test_a_rerun_asked_for_by_a_model_is_only_its_text(memory_store: InMem
 @pytest.mark.law("T13")
 class TestTheFork:
     async def test_a_turn_reads_its_fork_as_the_tape_reads_after_the_merge(self, store: TapeStore) -> None:
-        seen: list[tuple[int, tuple[TapeEntry, ...], Context]] = []
+        seen: list[tuple[int, tuple[TapeEntry, ...], ModelContext]] = []
         model = Played(
             says("a"), calls("look_on"), calls("tape_handoff", name="phase/two"), calls("look_on"), says("b")
         )
@@ -104,7 +104,7 @@ class TestTheFork:
             assert heads == [head]
 
 
-def _looking(seen: list[tuple[int, tuple[TapeEntry, ...], Context]]) -> Tool:
+def _looking(seen: list[tuple[int, tuple[TapeEntry, ...], ModelContext]]) -> Tool:
     """A tool that reads the turn's fork."""
 
     @tool("look.on")

@@ -11,16 +11,16 @@ import pytest
 
 from bubbot.channel import Receive
 from bubbot.errors import ChannelRefused
-from bubbot.gateway.manager import ChannelManager, Grace
+from bubbot.gateway.manager import ChannelManager, ShutdownTimeouts
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.supervise import Pace
+from bubbot.supervise import Backoff
 from bubbot.tape.store import TapeStore
 from tests.gateways import Stage, rules
 from tests.turns import Bench, Options, Played, running
 from tests.virtual import virtual
 
-GRACE = Grace(turns=30.0, deliveries=10.0)
+GRACE = ShutdownTimeouts(turns=30.0, deliveries=10.0)
 Run = Callable[[Receive], Awaitable[None]]
 
 
@@ -40,7 +40,7 @@ class Driven(Stage):
         await (self._run(receive) if self._run else asyncio.Event().wait())
 
     async def aclose(self) -> None:
-        """See `Closes`."""
+        """See `SupportsClose`."""
         if self._close is not None:
             raise self._close
         self.closed = True
@@ -66,7 +66,7 @@ async def managed(
             for number, channel in enumerate(channels[1:], 1):
                 async with running(InMemoryStore(), ScriptedModel(), Options(rules=rules()), channel=channel) as other:
                     lines[str(number)] = other.line
-            manager = ChannelManager(lines, bench.app, Pace(lambda: 0.5))
+            manager = ChannelManager(lines, bench.app, Backoff(lambda: 0.5))
             manager.start(group.create_task)
             yield manager, bench
 

@@ -10,10 +10,10 @@ from markdown_it.rules_inline import StateInline
 
 from channels.markdown import parse
 from channels.markdown_parser import STEPS
-from channels.marked import Marked
+from channels.marked import MarkedText
 
 
-def shown(marked: Marked) -> list[tuple[str, str]]:
+def shown(marked: MarkedText) -> list[tuple[str, str]]:
     return [(mark.kind, marked.text[mark.start : mark.end]) for mark in marked.marks]
 
 
@@ -81,13 +81,13 @@ def test_what_is_nested_too_deeply_is_shown_as_it_is_written() -> None:
 
 
 def test_where_the_parser_fails_the_source_is_shown() -> None:
-    def deep(left: int) -> Marked:
+    def deep(left: int) -> MarkedText:
         return deep(left - 1) if left else parse("> " * 39 + "**x**")
 
     frames, frame = 0, sys._getframe()
     while frame.f_back:
         frames, frame = frames + 1, frame.f_back
-    assert deep(sys.getrecursionlimit() - frames - 60) == Marked("> " * 39 + "**x**")
+    assert deep(sys.getrecursionlimit() - frames - 60) == MarkedText("> " * 39 + "**x**")
 
 
 def test_a_paragraph_that_would_take_seconds_is_shown_as_it_is() -> None:

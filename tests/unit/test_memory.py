@@ -16,7 +16,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import Opening, TapeQuery
+from bubbot.tape.query import OpeningAnchor, TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.views.memory import DAILY, LONG_TERM, DailyNote, MemorySnapshot, MemoryVersionsView
@@ -373,7 +373,7 @@ async def test_saving_in_mid_conversation_keeps_the_conversation(store: TapeStor
     await tape.append([message("user", "what is my name?")])
     window = await tape.from_last_anchor(["message"])
     assert [entry.payload["content"] for entry in window] == ["my name is Ada", "hello Ada", "what is my name?"]
-    ((opening,),) = await tape.fetch([TapeQuery(tape.name, Opening())])
+    ((opening,),) = await tape.fetch([TapeQuery(tape.name, OpeningAnchor())])
     assert (opening.name, opening.id) == (SESSION_START, 1)
 
 

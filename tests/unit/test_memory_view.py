@@ -22,8 +22,8 @@ from bubbot.views.memory import (
     MemorySnapshot,
     MemoryVersion,
     MemoryVersionsView,
+    MemoryVersionView,
     MemoryView,
-    VersionView,
     iso_day,
     memory_block,
     memory_markdown,
@@ -170,7 +170,7 @@ class TestWhatCannotBeRead:
     def test_no_tape_makes_a_view_fail(self, drawn: list[tuple[str, JsonObject]]) -> None:
         entries = [TapeEntry(kind, payload) for kind, payload in drawn]
         snapshot = read(*entries)
-        for view in (MemoryVersionsView(), VersionView(1)):
+        for view in (MemoryVersionsView(), MemoryVersionView(1)):
             view.fold(found(view, entries))
         assert memory_block(snapshot, today=TODAY).endswith("\n</memory>")
         assert memory_markdown(snapshot)
@@ -188,20 +188,20 @@ class TestVersions:
         assert [one.version for one in view.fold(found(view, [*zone(1), *zone("two"), *zone(3)]))] == [3, 1]
 
     def test_one_version_is_read_by_its_number(self) -> None:
-        view = VersionView(2)
+        view = MemoryVersionView(2)
         entries = [*zone(1, long_term("a")), *zone(2, long_term("b")), *zone(3, long_term("c"))]
         snapshot = view.fold(found(view, entries))
         assert snapshot is not None
         assert (snapshot.version, snapshot.long_term, snapshot.seal_id) == (2, "b", 6)
 
     def test_of_two_zones_with_one_number_the_newest_counts(self) -> None:
-        view = VersionView(2)
+        view = MemoryVersionView(2)
         snapshot = view.fold(found(view, [*zone(2, long_term("a")), *zone(2, long_term("b")), *zone(3)]))
         assert snapshot is not None
         assert snapshot.long_term == "b"
 
     def test_a_version_that_is_not_there_is_none(self) -> None:
-        view = VersionView(7)
+        view = MemoryVersionView(7)
         assert view.fold(found(view, zone(1))) is None
 
 
@@ -353,7 +353,7 @@ async def test_views_of_memory_write_nothing_and_answer_the_same_again(
 ) -> None:
     await tape.append([*zone(1, long_term("a")), *zone(2, daily("2026-11-20", "b"))])
     before = await memory_store.tapes(), await tape.between_dates()
-    for view in (MemoryView(), MemoryVersionsView(), VersionView(1)):
+    for view in (MemoryView(), MemoryVersionsView(), MemoryVersionView(1)):
         assert await tape.read(view) == await tape.read(view)
     again = TapeService(memory_store, "tape", now=SteppingClock(), new_id=CountingIds())
     assert await again.read(MemoryView()) == await tape.read(MemoryView())

@@ -11,13 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bubbot.budget import Budget
 from bubbot.errors import DeliveryFailed
-from bubbot.gateway.activity import Activity
-from bubbot.gateway.health import Snapshot
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.health import HealthSnapshot
 from bubbot.gateway.metrics import MODELS, Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
-from bubbot.views.budget import Hold, Payer
+from bubbot.views.budget import BudgetSubject, Reservation
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import WAITS, Stage, failing, rules
 from tests.turns import Options, Played, running, says
@@ -25,7 +25,7 @@ from tests.unit.test_health import FULL
 from tests.virtual import virtual
 
 
-def numbers(metrics: Metrics, snapshot: Snapshot = FULL, commits: int = 0) -> Mapping[str, float]:
+def numbers(metrics: Metrics, snapshot: HealthSnapshot = FULL, commits: int = 0) -> Mapping[str, float]:
     """Every sample by its name and the values of its labels."""
     text = metrics.text(snapshot, commits).decode()
     return {
@@ -35,11 +35,11 @@ def numbers(metrics: Metrics, snapshot: Snapshot = FULL, commits: int = 0) -> Ma
     }
 
 
-def idle(budget: Budget | None = None) -> tuple[Activity, Budget]:
+def idle(budget: Budget | None = None) -> tuple[ActivityTracker, Budget]:
     """An activity and a budget in which nothing happens."""
     made = TapeService(InMemoryStore(), "bubbot/budget", now=SteppingClock(), new_id=CountingIds(), session="")
     books = budget or Budget(made, now=SteppingClock(), new_id=CountingIds(), zone=ZoneInfo("UTC"))
-    return Activity(lambda _session, _event: None, lambda: 0.0), books
+    return ActivityTracker(lambda _session, _event: None, lambda: 0.0), books
 
 
 @virtual
@@ -97,8 +97,8 @@ async def test_what_is_tried_again_and_what_is_given_up_is_told_apart() -> None:
 def test_model_calls_are_counted_by_model_and_the_names_of_models_have_an_end() -> None:
     metrics = Metrics()
     _, budget = idle()
-    metrics.attach([], Activity(lambda _session, _event: None, lambda: 0.0), budget)
-    hold = Hold("c", Payer("telegram:42", "telegram:7"), "m", "2026-11-22", 100, 7, 5 * 10**8)
+    metrics.attach([], ActivityTracker(lambda _session, _event: None, lambda: 0.0), budget)
+    hold = Reservation("c", BudgetSubject("telegram:42", "telegram:7"), "m", "2026-11-22", 100, 7, 5 * 10**8)
     budget.settled(hold, "answered")
     budget.settled(replace(hold, nano=None), "failed")
     for number in range(10 * MODELS):

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from bubbot.channel import Channel, Health
+from bubbot.channel import Channel, ChannelHealth
 from bubbot.environment import service_manager
-from bubbot.gateway.manager import Grace
-from bubbot.service.notify import STATUS_LIMIT, Notifier
-from bubbot.service.report import Times, Watched, reporting
-from bubbot.supervise import Pace
+from bubbot.gateway.manager import ShutdownTimeouts
+from bubbot.service.notify import STATUS_LIMIT, ServiceNotifier
+from bubbot.service.report import ServiceTiming, WatchedChannels, reporting
+from bubbot.supervise import Backoff
 from tests.e2e.manager import Manager, listening
 
-PACE = Pace(lambda: 0.5, first=0.01, longest=0.02)
-QUICK = Times(deaf=0.2, looks=0.01, extends=0.02, extension=1.0, closing=0.05)
+PACE = Backoff(lambda: 0.5, first=0.01, longest=0.02)
+QUICK = ServiceTiming(deaf=0.2, looks=0.01, extends=0.02, extension=1.0, closing=0.05)
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -35,12 +35,12 @@ async def manager(request: pytest.FixtureRequest) -> AsyncIterator[Manager]:
 @pytest.fixture
 def notifier(manager: Manager) -> Any:
     """One that tells it."""
-    made = Notifier(manager.address, lambda: 5_000_999)
+    made = ServiceNotifier(manager.address, lambda: 5_000_999)
     yield made
     made.close()
 
 
-async def test_each_message_is_a_datagram_of_lines(manager: Manager, notifier: Notifier) -> None:
+async def test_each_message_is_a_datagram_of_lines(manager: Manager, notifier: ServiceNotifier) -> None:
     said: list[Callable[[], bool]] = [
         lambda: notifier.status("starting"),
         lambda: notifier.begun("receiving: telegram"),
@@ -63,7 +63,7 @@ async def test_each_message_is_a_datagram_of_lines(manager: Manager, notifier: N
     ]
 
 
-async def test_a_reload_does_not_end_a_start(manager: Manager, notifier: Notifier) -> None:
+async def test_a_reload_does_not_end_a_start(manager: Manager, notifier: ServiceNotifier) -> None:
     assert notifier.reloading()
     assert notifier.ready()
     notifier.status("still starting")
@@ -71,7 +71,7 @@ async def test_a_reload_does_not_end_a_start(manager: Manager, notifier: Notifie
     assert [one.lines for one in manager.told] == [("STATUS=still starting",)]
 
 
-async def test_a_status_is_one_line_that_can_be_shown(manager: Manager, notifier: Notifier) -> None:
+async def test_a_status_is_one_line_that_can_be_shown(manager: Manager, notifier: ServiceNotifier) -> None:
     notifier.status("not heard:\nREADY=1\x1b[2J " + "x" * 1000)
     await manager.until(lambda: manager.told)
     (line,) = manager.told[0].lines
@@ -83,7 +83,7 @@ async def test_a_manager_that_does_not_listen_is_said_once_and_told_again_when_i
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        notifier = Notifier(f"{folder}/notify", lambda: 0)
+        notifier = ServiceNotifier(f"{folder}/notify", lambda: 0)
         assert [notifier.begun("up"), notifier.alive()] == [False, False]
         assert notifier.ready(), "there is no reload to end before the start is over"
         assert len(caplog.records) == 1
@@ -96,7 +96,7 @@ async def test_a_manager_that_does_not_listen_is_said_once_and_told_again_when_i
 
 
 def test_without_an_address_nothing_is_opened() -> None:
-    notifier = Notifier("", lambda: 0)
+    notifier = ServiceNotifier("", lambda: 0)
     assert notifier.begun("up")
     assert notifier.reloading()
     assert notifier._socket is None
@@ -128,16 +128,16 @@ def test_what_the_manager_wants_is_read_from_the_environment(
 class Reporting:
     """A channel that says how it is, or cannot."""
 
-    now: Health | Exception
+    now: ChannelHealth | Exception
 
-    def health(self) -> Health:
+    def health(self) -> ChannelHealth:
         if isinstance(self.now, Exception):
             raise self.now
         return self.now
 
 
-def watched(**channels: object) -> Watched:
-    return Watched(cast("dict[str, Channel]", channels), dict.fromkeys(channels, "running"), {})
+def watched(**channels: object) -> WatchedChannels:
+    return WatchedChannels(cast("dict[str, Channel]", channels), dict.fromkeys(channels, "running"), {})
 
 
 @pytest.fixture
@@ -149,20 +149,20 @@ async def one() -> AsyncIterator[Manager]:
 
 
 async def test_a_start_is_over_when_every_channel_that_tells_is_heard(one: Manager) -> None:
-    deaf, silent = Reporting(Health(ready=False, note="reconnecting")), object()
-    async with reporting(Notifier(one.address, lambda: 0), None, PACE, QUICK) as report:
-        report.watch(lambda: watched(discord=deaf, own=silent, telegram=Reporting(Health(ready=True))))
+    deaf, silent = Reporting(ChannelHealth(ready=False, note="reconnecting")), object()
+    async with reporting(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
+        report.watch(lambda: watched(discord=deaf, own=silent, telegram=Reporting(ChannelHealth(ready=True))))
         await one.until(lambda: one.status == "receiving: own, telegram; not heard: discord (reconnecting)")
         assert not one.times("READY=1")
-        deaf.now = Health(ready=True, note="slow")
+        deaf.now = ChannelHealth(ready=True, note="slow")
         await one.until(lambda: one.times("READY=1"))
     assert one.status == "receiving: discord (slow), own, telegram"
 
 
 async def test_a_start_is_over_in_time_though_a_platform_is_not(one: Manager) -> None:
     begun = asyncio.get_running_loop().time()
-    async with reporting(Notifier(one.address, lambda: 0), None, PACE, QUICK) as report:
-        report.watch(lambda: watched(discord=Reporting(Health(ready=False))))
+    async with reporting(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
+        report.watch(lambda: watched(discord=Reporting(ChannelHealth(ready=False))))
         await one.until(lambda: one.times("READY=1"))
     assert one.times("READY=1")[0] - begun >= QUICK.deaf
     assert one.status == "not heard: discord (not connected yet)"
@@ -170,16 +170,16 @@ async def test_a_start_is_over_in_time_though_a_platform_is_not(one: Manager) ->
 
 async def test_a_start_is_over_in_time_though_a_channel_cannot_say_how_it_is(one: Manager) -> None:
     broken = Reporting(ValueError("no"))
-    async with reporting(Notifier(one.address, lambda: 0), None, PACE, QUICK) as report:
+    async with reporting(ServiceNotifier(one.address, lambda: 0), None, PACE, QUICK) as report:
         report.watch(lambda: watched(own=broken))
         await one.until(lambda: one.times("READY=1"))
-        broken.now = Health(ready=True)
+        broken.now = ChannelHealth(ready=True)
         await one.until(lambda: one.status == "receiving: own")
     assert len(one.times("READY=1")) < 5
 
 
 async def test_more_time_is_asked_for_until_the_end_has_had_all_it_may_take(one: Manager) -> None:
-    async with reporting(Notifier(one.address, lambda: 0), 0.03, PACE, QUICK) as report:
+    async with reporting(ServiceNotifier(one.address, lambda: 0), 0.03, PACE, QUICK) as report:
         report.stopping(0.25)
         await one.until(lambda: len(one.values("EXTEND_TIMEOUT_USEC")) >= 3)
         await asyncio.sleep(0.4)
@@ -191,6 +191,6 @@ async def test_more_time_is_asked_for_until_the_end_has_had_all_it_may_take(one:
 
 
 async def test_the_longest_end_of_the_manager_is_known() -> None:
-    grace = Grace(turns=30, deliveries=10)
+    grace = ShutdownTimeouts(turns=30, deliveries=10)
     # Receiving stops, turns finish, are cut off, answers go out, each line closes.
     assert grace.longest(2) == 10 + 30 + 10 + 10 + 2 * 10

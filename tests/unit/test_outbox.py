@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.channel import Part, Receipt
+from bubbot.channel import MessagePart, Receipt
 from bubbot.outbox import MARK_EVERY, Outbox, intent, outbox_tape
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from bubbot.views.inbox import SessionTraceView
-from bubbot.views.outbox import Intent, LiveMessage, intent_from
+from bubbot.views.outbox import LiveMessage, OutboxMessage, intent_from
 from tests.tapes import whole
 from tests.unit.test_inbox import CountingStore, service
 
@@ -23,16 +23,16 @@ def outbox(store: TapeStore) -> Outbox:
     return Outbox(service(store, TAPE))
 
 
-async def intended(store: TapeStore, turn: str = "t1", *texts: str) -> Intent:
+async def intended(store: TapeStore, turn: str = "t1", *texts: str) -> OutboxMessage:
     """An intent on the tape, as the merge of a turn writes it."""
-    parts = tuple(Part("home", text, "thread", "m1") for text in texts or ("hello",))
+    parts = tuple(MessagePart("home", text, "thread", "m1") for text in texts or ("hello",))
     (entry,) = await service(store, TAPE).append([intent("test:home", turn, parts)])
     return intent_from(entry)
 
 
 async def test_an_intent_comes_back_as_it_was(outbox: Outbox, store: TapeStore) -> None:
     made = await intended(store, "t1", "one", "two")
-    assert made.parts == (Part("home", "one", "thread", "m1"), Part("home", "two", "thread", "m1"))
+    assert made.parts == (MessagePart("home", "one", "thread", "m1"), MessagePart("home", "two", "thread", "m1"))
     assert await outbox.open() == (made,)
 
 
@@ -130,7 +130,7 @@ class TestLive:
     """The message that shows an answer while it is written."""
 
     async def test_it_is_known_from_before_it_was_sent_and_begun_once(self, outbox: Outbox, store: TapeStore) -> None:
-        first, second = Part("home", "half …", reply_to="m1"), Part("home", "other …")
+        first, second = MessagePart("home", "half …", reply_to="m1"), MessagePart("home", "other …")
         begun = await outbox.begin_live(7, "test:home", first)
         assert (begun.inbound, begun.session, begun.message, begun.part) == (7, "test:home", "", first)
         assert await outbox.begin_live(7, "test:home", second) == begun == await outbox.live_message(7)
@@ -144,7 +144,7 @@ class TestLive:
         assert await outbox.unanswered_live() == ()
 
     async def test_it_is_unanswered_until_there_is_an_intent_or_its_end(self, outbox: Outbox, store: TapeStore) -> None:
-        part = Part("home", "half …")
+        part = MessagePart("home", "half …")
         for inbound in (7, 8, 9):
             await outbox.begin_live(inbound, "test:home", part)
         await service(store, TAPE).append([intent("test:home", "t1", (part,), inbound=8)])
@@ -153,6 +153,6 @@ class TestLive:
         assert [one.inbound for one in await outbox.unanswered_live()] == [7]
 
     async def test_an_erasure_reaches_its_words(self, outbox: Outbox, store: TapeStore) -> None:
-        await outbox.begin_live(7, "test:home", Part("home", "half …"))
-        await outbox.begin_live(8, "test:other", Part("other", "half …"))
+        await outbox.begin_live(7, "test:home", MessagePart("home", "half …"))
+        await outbox.begin_live(8, "test:other", MessagePart("other", "half …"))
         assert await service(store, TAPE).read(SessionTraceView("test:home")) == (1,)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bubbot.errors import BubbotError
-from bubbot.runtime.places import Places
+from bubbot.runtime.places import TurnLimiter
 from tests.virtual import virtual
 
 
@@ -18,7 +18,7 @@ async def unheard(_: int) -> None:
 class Asking:
     """Somebody who wants a place; `told` is what they were told."""
 
-    def __init__(self, places: Places, order: list[str], name: str, seconds: float = 1.0) -> None:
+    def __init__(self, places: TurnLimiter, order: list[str], name: str, seconds: float = 1.0) -> None:
         self.told: list[int] = []
         self._places, self._order, self._name, self._seconds = places, order, name, seconds
         self.task = asyncio.create_task(self._ask())
@@ -34,7 +34,7 @@ class Asking:
 
 @virtual
 async def test_whoever_came_first_is_served_first() -> None:
-    places, order = Places(2), list[str]()
+    places, order = TurnLimiter(2), list[str]()
     asking = [Asking(places, order, str(number)) for number in range(9)]
     await asyncio.gather(*(one.task for one in asking))
     assert order == [str(number) for number in range(9)]
@@ -43,7 +43,7 @@ async def test_whoever_came_first_is_served_first() -> None:
 
 @virtual
 async def test_nobody_who_comes_later_gets_the_place_that_was_handed_over() -> None:
-    places, order = Places(1), list[str]()
+    places, order = TurnLimiter(1), list[str]()
     first, second = Asking(places, order, "first"), Asking(places, order, "second")
     await first.task
     late = Asking(places, order, "late")
@@ -53,7 +53,7 @@ async def test_nobody_who_comes_later_gets_the_place_that_was_handed_over() -> N
 
 @virtual
 async def test_who_waits_for_long_is_told_once_how_many_are_before() -> None:
-    places, order = Places(1, patience=5), list[str]()
+    places, order = TurnLimiter(1, patience=5), list[str]()
     asking = [Asking(places, order, str(number), 4) for number in range(5)]
     await asyncio.gather(*(one.task for one in asking))
     assert [one.told for one in asking] == [[], [], [0], [1], [2]]
@@ -61,7 +61,7 @@ async def test_who_waits_for_long_is_told_once_how_many_are_before() -> None:
 
 @virtual
 async def test_who_leaves_the_line_takes_no_place_with_them() -> None:
-    places, order = Places(1), list[str]()
+    places, order = TurnLimiter(1), list[str]()
     first, gone, last = (Asking(places, order, name) for name in ("first", "gone", "last"))
     await asyncio.sleep(0.5)
     gone.task.cancel()
@@ -75,7 +75,7 @@ async def test_who_leaves_the_line_takes_no_place_with_them() -> None:
 
 @virtual
 async def test_a_place_that_comes_to_somebody_who_leaves_is_passed_on() -> None:
-    places, order = Places(1), list[str]()
+    places, order = TurnLimiter(1), list[str]()
     first, gone, last = (Asking(places, order, name) for name in ("first", "gone", "last"))
     await first.task  # the place is on its way to the second
     gone.task.cancel()
@@ -87,7 +87,7 @@ async def test_a_place_that_comes_to_somebody_who_leaves_is_passed_on() -> None:
 
 @virtual
 async def test_a_chat_that_is_slow_to_take_the_notice_keeps_nobody_waiting() -> None:
-    places, order = Places(1, patience=1), list[str]()
+    places, order = TurnLimiter(1, patience=1), list[str]()
     first = Asking(places, order, "first", 2)
     given_up = asyncio.Event()
 
@@ -105,7 +105,7 @@ async def test_a_chat_that_is_slow_to_take_the_notice_keeps_nobody_waiting() -> 
 
 @virtual
 async def test_a_notice_that_fails_is_not_survived_in_silence_and_the_place_is_free_again() -> None:
-    places, order = Places(1, patience=1), list[str]()
+    places, order = TurnLimiter(1, patience=1), list[str]()
     first = Asking(places, order, "first", 2)
 
     async def broken(_: int) -> None:

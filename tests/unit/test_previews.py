@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from bubbot.channel import (
     Preview,
-    StepEnded,
-    Stop,
-    TextShown,
-    ToolEnded,
+    StepFinished,
+    StopRequest,
+    TextStreamed,
+    ToolFinished,
     ToolStarted,
-    TurnEnded,
+    TurnFinished,
     TurnStarted,
 )
 from bubbot.gateway.previews import PreviewSink
 from bubbot.model import ModelReply
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.calls import ToolSettings
-from bubbot.runtime.preview import ARGUMENTS_SHOWN, ShownText, shortened
+from bubbot.runtime.calls import ToolLimits
+from bubbot.runtime.preview import ARGUMENTS_SHOWN, PreviewText, shortened
 from bubbot.runtime.router import route_assistant
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
@@ -40,7 +40,7 @@ class Shown(KeptChannel):
         self._failing = failing
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `Previews`."""
+        """See `ShowsPreviews`."""
         self.seen.append((session, event))
         if isinstance(event, self._failing):
             raise RuntimeError("the window is gone")
@@ -53,12 +53,12 @@ class Shown(KeptChannel):
     @property
     def text(self) -> str:
         """The pieces of text, put together."""
-        return "".join(event.text for event in self.events if isinstance(event, TextShown))
+        return "".join(event.text for event in self.events if isinstance(event, TextStreamed))
 
 
 def options(channel: Shown, limit: int = 16_000) -> Options:
     """A bench whose previews go to this channel."""
-    return Options(show=PreviewSink({channel.name: channel}), calls=ToolSettings(result_limit=limit))
+    return Options(show=PreviewSink({channel.name: channel}), calls=ToolLimits(result_limit=limit))
 
 
 async def test_a_turn_shows_its_text_its_tools_and_its_end_in_order(memory_store: InMemoryStore) -> None:
@@ -66,15 +66,15 @@ async def test_a_turn_shows_its_text_its_tools_and_its_end_in_order(memory_store
     model = Played({"text": "Let me look.", **calls("tape_info")}, says("two words"))
     async with running(memory_store, model, options(channel), channel=channel) as bench:
         await bench.say("hello")
-    size = next(event.size for event in channel.events if isinstance(event, ToolEnded))
-    pieces = [event for event in channel.events if not isinstance(event, TextShown)]
+    size = next(event.size for event in channel.events if isinstance(event, ToolFinished))
+    pieces = [event for event in channel.events if not isinstance(event, TextStreamed)]
     assert pieces == [
         TurnStarted(1, "m-first-1"),
-        StepEnded(1, 1),
+        StepFinished(1, 1),
         ToolStarted("tape_info", "{}"),
-        ToolEnded("tape_info", ok=True, size=size, spilled=False),
-        StepEnded(2, 0),
-        TurnEnded("answered"),
+        ToolFinished("tape_info", ok=True, size=size, spilled=False),
+        StepFinished(2, 0),
+        TurnFinished("answered"),
     ]
     assert channel.text == "Let me look.two words"
     assert {session for session, _ in channel.seen} == {HOME}
@@ -85,7 +85,7 @@ async def test_a_failed_call_and_a_result_that_is_kept_aside_are_shown_as_such(m
     model = Played(calls("nothing_here"), calls("tape_info"), says("done"))
     async with running(memory_store, model, options(channel, limit=100), channel=channel) as bench:
         await bench.say("hello")
-    ended = [event for event in channel.events if isinstance(event, ToolEnded)]
+    ended = [event for event in channel.events if isinstance(event, ToolFinished)]
     assert [(one.name, one.ok) for one in ended] == [("nothing_here", False), ("tape_info", True)]
     assert ended[1].spilled
     assert ended[1].size > 100
@@ -97,7 +97,7 @@ async def test_a_model_that_streams_nothing_is_shown_all_the_same(memory_store: 
         assert (await bench.say("hello")).text == channel.text == "all at once"
 
 
-@pytest.mark.parametrize("failing", [TurnStarted, TextShown, ToolStarted, TurnEnded])
+@pytest.mark.parametrize("failing", [TurnStarted, TextStreamed, ToolStarted, TurnFinished])
 async def test_a_preview_that_fails_is_logged_once_and_the_answer_arrives(
     memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture, failing: type[Preview]
 ) -> None:
@@ -149,7 +149,7 @@ async def test_a_session_of_a_channel_that_is_not_there_is_shown_nowhere() -> No
     ],
 )
 def test_the_text_that_is_shown_is_the_text_that_people_get(pieces: Sequence[str], shown: str) -> None:
-    text = ShownText()
+    text = PreviewText()
     assert "".join([*map(text.feed, pieces), text.rest()]) == shown
 
 
@@ -161,7 +161,7 @@ def test_the_text_that_is_shown_is_the_text_that_people_get(pieces: Sequence[str
     )
 )
 def test_the_pieces_add_up_to_what_is_delivered(pieces: list[str]) -> None:
-    text, answer = ShownText(), route_assistant("".join(pieces))
+    text, answer = PreviewText(), route_assistant("".join(pieces))
     shown = "".join([*map(text.feed, pieces), text.rest()])
     assert shown == ("" if answer.silent or answer.empty else answer.text)
 
@@ -182,10 +182,10 @@ class TestStop:
                 await asyncio.sleep(0)
             before = await memory_store.head(bench.inbox.name)
             async with asyncio.timeout(WAIT):
-                await bench.gate.receive(Stop("test", "home"))
+                await bench.gate.receive(StopRequest("test", "home"))
                 assert (await waiting).status == "stopped"
                 assert (await queued).text == "here"
-            assert TurnEnded("stopped") in channel.events
+            assert TurnFinished("stopped") in channel.events
             names = [entry.name for entry in await bench.entries(bench.inbox.name)]
             assert names[before:] == ["inbox/done", "inbox/done"]
             assert [entry.payload["kind"] for entry in await bench.entries() if entry.kind == Kind.ERROR] == ["stopped"]
@@ -203,8 +203,8 @@ class TestStop:
 
     async def test_where_nothing_runs_it_does_nothing(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            await bench.gate.receive(Stop("test", "home"))
+            await bench.gate.receive(StopRequest("test", "home"))
             await bench.say("hello")
-            await bench.gate.receive(Stop("test", "home"))
-            await bench.gate.receive(Stop("test", "home", "thread"))
+            await bench.gate.receive(StopRequest("test", "home"))
+            await bench.gate.receive(StopRequest("test", "home", "thread"))
             assert (await bench.say("again")).status == "answered"

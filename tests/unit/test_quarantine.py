@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bubbot.channel import ChannelOptions, Known
+from bubbot.channel import BackfillCursor, ChannelOptions
 from bubbot.inbox import Inbox, began_anew
 from bubbot.quarantine import Quarantine, released
 from bubbot.tape.service import TapeService
-from bubbot.views.quarantine import Restored
-from channels.discord_missed import Missed, snowflake
-from channels.discord_patience import Pace
+from bubbot.views.quarantine import RestoreFact
+from channels.discord_missed import Backfill, snowflake
+from channels.discord_patience import DiscordReceiveTiming
 from tests.doubles import CountingIds
 
 
@@ -18,7 +18,7 @@ async def test_it_stands_from_the_restore_to_the_release_and_again(tape: TapeSer
     for backup in ("one", "two"):
         await quarantine.begin(backup, created="2026-11-21T20:21:00+00:00", head="1:0f", bubbot="0.1.0")
         found = await quarantine.standing()
-        assert found == Restored(await tape.head(), backup, "2026-11-21T20:21:00+00:00")
+        assert found == RestoreFact(await tape.head(), backup, "2026-11-21T20:21:00+00:00")
         await tape.append([released(deliver=False, intents=0, inbounds=0, jobs=0)])
         assert await quarantine.standing() is None
 
@@ -36,9 +36,9 @@ async def test_a_channel_knows_from_when_on_it_listens_again(tape: TapeService) 
 
 def test_nothing_from_before_is_fetched_not_even_what_is_fetched_twice_for_safety() -> None:
     unused: object = None
-    known = Known({("1", ""): "5"}, "2026-11-22T09:00:00+00:00", since="2026-11-22T09:00:00+00:00")
+    known = BackfillCursor({("1", ""): "5"}, "2026-11-22T09:00:00+00:00", since="2026-11-22T09:00:00+00:00")
     options = ChannelOptions("discord", unused, lambda: "2026-11-22T09:00:10+00:00", CountingIds(), {})  # type: ignore[arg-type]
-    missed = Missed(options, known, unused, unused, Pace())  # type: ignore[arg-type]
+    missed = Backfill(options, known, unused, unused, DiscordReceiveTiming())  # type: ignore[arg-type]
     missed.begin()
     since = snowflake(1795338000.0)
     assert [missed.position(chat) for chat in ("1", "unknown")] == [since, since]

@@ -13,14 +13,14 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import EMPTY, TapeEntry, event
 from bubbot.tape.handle import ids_of, spans_of
 from bubbot.tape.query import (
-    After,
-    Between,
-    Opening,
+    AfterAnchor,
+    BetweenAnchors,
+    IdRanges,
+    OpeningAnchor,
     Slice,
-    Spans,
     TapeQuery,
     Window,
-    Zone,
+    ZoneSlice,
     date_bounds,
     evaluate,
     fold_text,
@@ -68,50 +68,52 @@ def test_both_ends_of_a_range_belong_to_it() -> None:
 @pytest.mark.law("T9")
 def test_a_filter_lets_through_what_every_one_of_its_values_allows() -> None:
     entries = tape(note("a", key="x"), event("e"), anchor("a"), note("b", key="y"))
-    assert ids(entries, Spans(((1, 4),)), kinds=("message", "anchor")) == [1, 3, 4]
-    assert ids(entries, Spans(((1, 4),)), keys=("x", "z")) == [1]
-    assert ids(entries, Spans(((1, 4),)), kinds=("message",), keys=("y",), text="b") == [4]
+    assert ids(entries, IdRanges(((1, 4),)), kinds=("message", "anchor")) == [1, 3, 4]
+    assert ids(entries, IdRanges(((1, 4),)), keys=("x", "z")) == [1]
+    assert ids(entries, IdRanges(((1, 4),)), kinds=("message",), keys=("y",), text="b") == [4]
 
 
 @pytest.mark.law("T9")
 def test_names_choose_among_anchors_and_events_and_let_other_kinds_pass() -> None:
     entries = tape(note("a"), event("e"), anchor("a"), event("f"), TapeEntry("anchor", {"name": 7}))
-    assert ids(entries, Spans(((1, None),)), names=("e", "a")) == [1, 2, 3]
+    assert ids(entries, IdRanges(((1, None),)), names=("e", "a")) == [1, 2, 3]
 
 
 @pytest.mark.law("T9")
 def test_the_limit_counts_after_the_filters_and_in_the_order_asked_for() -> None:
     entries = tape(*[note(text) for text in "abab"])
-    assert ids(entries, Spans(((1, None),)), text="a", limit=1) == [1]
-    assert ids(entries, Spans(((1, None),)), text="a", limit=1, newest=True) == [3]
+    assert ids(entries, IdRanges(((1, None),)), text="a", limit=1) == [1]
+    assert ids(entries, IdRanges(((1, None),)), text="a", limit=1, newest=True) == [3]
 
 
 @pytest.mark.parametrize("limit", [0, -1, -5])
 def test_a_limit_below_one_finds_nothing(limit: int) -> None:
-    assert ids(tape(note("a")), Spans(((1, None),)), limit=limit) == []
+    assert ids(tape(note("a")), IdRanges(((1, None),)), limit=limit) == []
 
 
 @pytest.mark.law("T9")
 def test_a_zone_is_the_newest_sealed_run_and_an_unsealed_one_does_not_count() -> None:
     entries = tape(*[anchor(name) for name in ("open", "seal", "open", "open", "seal", "open")])
-    assert ids(entries, Zone("open", "seal")) == [4, 5]
+    assert ids(entries, ZoneSlice("open", "seal")) == [4, 5]
 
 
 @pytest.mark.law("T9")
 def test_a_zone_of_one_name_runs_between_its_two_newest_anchors() -> None:
-    assert ids(tape(anchor("m"), note("a"), anchor("m"), note("b"), anchor("m")), Zone("m", "m")) == [3, 4, 5]
+    assert ids(tape(anchor("m"), note("a"), anchor("m"), note("b"), anchor("m")), ZoneSlice("m", "m")) == [3, 4, 5]
 
 
 def test_between_one_name_needs_a_second_anchor_after_the_newest() -> None:
     with pytest.raises(AnchorNotFound):
-        ids(tape(anchor("m"), note("a"), anchor("m")), Between("m", "m"))
+        ids(tape(anchor("m"), note("a"), anchor("m")), BetweenAnchors("m", "m"))
 
 
 def test_between_neighbours_there_is_nothing() -> None:
-    assert ids(tape(anchor("a"), anchor("b"), note("x")), Between("a", "b")) == []
+    assert ids(tape(anchor("a"), anchor("b"), note("x")), BetweenAnchors("a", "b")) == []
 
 
-@pytest.mark.parametrize("part", [Opening(), Window(), After("a"), Between("a", "b"), Zone("a", "b")])
+@pytest.mark.parametrize(
+    "part", [OpeningAnchor(), Window(), AfterAnchor("a"), BetweenAnchors("a", "b"), ZoneSlice("a", "b")]
+)
 def test_a_missing_anchor_is_an_error_that_names_it_and_the_tape(part: Slice) -> None:
     with pytest.raises(AnchorNotFound, match="the tape tape has no anchor"):
         ids([], part)
@@ -121,7 +123,11 @@ def test_a_missing_anchor_is_an_error_that_names_it_and_the_tape(part: Slice) ->
 @pytest.mark.law("T11", "T17")
 def test_an_erased_anchor_neither_opens_a_window_nor_has_a_name() -> None:
     entries = [*tape(anchor("a"), note("x")), TapeEntry("anchor", EMPTY, id=3, erased=True)]
-    assert (ids(entries, Opening()), ids(entries, Window()), ids(entries, After("a"))) == ([1], [2, 3], [2, 3])
+    assert (ids(entries, OpeningAnchor()), ids(entries, Window()), ids(entries, AfterAnchor("a"))) == (
+        [1],
+        [2, 3],
+        [2, 3],
+    )
 
 
 @pytest.mark.parametrize(

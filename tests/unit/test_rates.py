@@ -6,28 +6,28 @@ from datetime import UTC, timedelta
 
 import pytest
 
-from bubbot.errors import TooManyMessages
-from bubbot.rates import Rate, Rates
+from bubbot.errors import RateLimitExceeded
+from bubbot.rates import MessageRate, RateLimiter
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.views.budget import Payer
+from bubbot.views.budget import BudgetSubject
 from tests.budgets import budget_tape, opened, plan, spend
 from tests.doubles import START, SteppingClock
 
-ANN, BEN = Payer("test:home", "test:1"), Payer("test:home", "test:2")
+ANN, BEN = BudgetSubject("test:home", "test:1"), BudgetSubject("test:home", "test:2")
 
 
 def still() -> SteppingClock:
     return SteppingClock(step=timedelta(0))
 
 
-def rates(clock: SteppingClock, *loud: str, **tables: Rate) -> Rates:
+def rates(clock: SteppingClock, *loud: str, **tables: MessageRate) -> RateLimiter:
     """Rates for each person, or `chat` for each chat."""
-    return Rates({(scope, "each"): rate for scope, rate in tables.items()}, clock, UTC, frozenset(loud))
+    return RateLimiter({(scope, "each"): rate for scope, rate in tables.items()}, clock, UTC, frozenset(loud))
 
 
 def test_within_the_rate_nobody_waits() -> None:
     clock = still()
-    mine = rates(clock, user=Rate(minute=2))
+    mine = rates(clock, user=MessageRate(minute=2))
     for _ in range(10):
         assert [mine.book(ANN), mine.book(ANN), mine.book(BEN)] == [0, 0, 0]
         clock.advance(timedelta(minutes=1))
@@ -35,7 +35,7 @@ def test_within_the_rate_nobody_waits() -> None:
 
 def test_what_is_over_it_waits_in_order_until_there_is_room() -> None:
     clock = still()
-    mine = rates(clock, user=Rate(minute=2))
+    mine = rates(clock, user=MessageRate(minute=2))
     assert mine.book(ANN) == 0
     clock.advance(timedelta(seconds=20))
     assert [mine.book(ANN), mine.book(ANN), mine.book(ANN)] == [0, 40, 60]
@@ -43,11 +43,11 @@ def test_what_is_over_it_waits_in_order_until_there_is_room() -> None:
 
 def test_what_would_wait_for_too_long_is_refused_and_takes_no_place() -> None:
     clock = still()
-    mine = rates(clock, user=Rate(hour=3))
+    mine = rates(clock, user=MessageRate(hour=3))
     for _ in range(3):
         assert mine.book(ANN) == 0
     for told in (False, True):
-        with pytest.raises(TooManyMessages) as caught:
+        with pytest.raises(RateLimitExceeded) as caught:
             mine.book(ANN)
         assert (caught.value.count, caught.value.span, caught.value.renews) == (3, "hour", "21:21")
         assert caught.value.told is told
@@ -57,44 +57,44 @@ def test_what_would_wait_for_too_long_is_refused_and_takes_no_place() -> None:
 
 
 def test_a_flood_within_a_minute_is_refused_behind_those_that_wait() -> None:
-    mine = rates(still(), user=Rate(minute=1))
+    mine = rates(still(), user=MessageRate(minute=1))
     assert [mine.book(ANN), mine.book(ANN)] == [0, 60]
-    with pytest.raises(TooManyMessages) as caught:
+    with pytest.raises(RateLimitExceeded) as caught:
         mine.book(ANN)
     assert caught.value.span == "minute"
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
     clock = still()
-    mine = rates(clock, user=Rate(minute=2, hour=3))
+    mine = rates(clock, user=MessageRate(minute=2, hour=3))
     clock.advance(timedelta(days=2))
     assert [mine.book(ANN), mine.book(ANN), mine.book(ANN)] == [0, 0, 60]
-    with pytest.raises(TooManyMessages):
+    with pytest.raises(RateLimitExceeded):
         mine.book(ANN)
     clock.advance(-timedelta(days=2))
     assert [mine.book(ANN), mine.book(ANN), mine.book(ANN)] == [0, 0, 60]
-    with pytest.raises(TooManyMessages) as caught:
+    with pytest.raises(RateLimitExceeded) as caught:
         mine.book(ANN)
     assert not caught.value.told
 
 
 def test_a_chat_counts_all_its_people_and_threads() -> None:
-    mine = rates(still(), chat=Rate(minute=2))
-    assert [mine.book(ANN), mine.book(Payer("test:home:7", "test:2")), mine.book(BEN)] == [0, 0, 60]
+    mine = rates(still(), chat=MessageRate(minute=2))
+    assert [mine.book(ANN), mine.book(BudgetSubject("test:home:7", "test:2")), mine.book(BEN)] == [0, 0, 60]
 
 
 def test_one_of_their_own_takes_the_place_of_the_rate_for_each() -> None:
-    table = {("user", "each"): Rate(minute=1), ("user", "test:1"): Rate(minute=100)}
-    mine = Rates(table, still(), UTC)
+    table = {("user", "each"): MessageRate(minute=1), ("user", "test:1"): MessageRate(minute=100)}
+    mine = RateLimiter(table, still(), UTC)
     assert [mine.book(ANN) for _ in range(100)] == [0] * 100
 
 
 def test_in_a_terminal_everything_refused_is_told() -> None:
-    mine = rates(still(), "test", user=Rate(minute=1))
+    mine = rates(still(), "test", user=MessageRate(minute=1))
     for _ in range(2):
         mine.book(ANN)
     for _ in range(2):
-        with pytest.raises(TooManyMessages) as caught:
+        with pytest.raises(RateLimitExceeded) as caught:
             mine.book(ANN)
         assert not caught.value.told
 
@@ -102,28 +102,28 @@ def test_in_a_terminal_everything_refused_is_told() -> None:
 async def test_a_restart_does_not_forget_the_last_hour(memory_store: InMemoryStore) -> None:
     clock = SteppingClock(START - timedelta(hours=2))
     budget = await opened(memory_store, plan(), clock=clock)
-    await spend(budget, 1, 1, Payer("test:home", "test:1", turn="long ago"))
+    await spend(budget, 1, 1, BudgetSubject("test:home", "test:1", turn="long ago"))
     clock.moment = START + timedelta(days=2)  # the clock was ahead then
-    await spend(budget, 1, 1, Payer("test:home", "test:1", turn="to come"))
+    await spend(budget, 1, 1, BudgetSubject("test:home", "test:1", turn="to come"))
     clock.moment = START
     for turn in ("a", "a", "b"):  # a turn counts once, however often it asks
-        await spend(budget, 1, 1, Payer("test:home", "test:1", turn=turn))
-    mine = rates(clock, user=Rate(hour=2))
+        await spend(budget, 1, 1, BudgetSubject("test:home", "test:1", turn=turn))
+    mine = rates(clock, user=MessageRate(hour=2))
     await mine.load(budget_tape(memory_store))
-    with pytest.raises(TooManyMessages):
+    with pytest.raises(RateLimitExceeded):
         mine.book(ANN)
-    mine = rates(clock, user=Rate(hour=3))
+    mine = rates(clock, user=MessageRate(hour=3))
     await mine.load(budget_tape(memory_store))
     assert mine.book(ANN) == 0
 
 
 def test_people_who_have_gone_are_forgotten() -> None:
     clock = still()
-    mine = rates(clock, user=Rate(hour=3))
+    mine = rates(clock, user=MessageRate(hour=3))
     for number in range(1000):
-        mine.book(Payer("test:home", f"test:{number}"))
+        mine.book(BudgetSubject("test:home", f"test:{number}"))
     clock.advance(timedelta(hours=2))
     mine.book(ANN)
     assert len(mine._starts) <= 1000
-    mine.book(Payer("test:home", "test:new"))
+    mine.book(BudgetSubject("test:home", "test:new"))
     assert len(mine._starts) == 2

@@ -11,7 +11,7 @@ import pytest
 from bubbot.inbox import MARK_EVERY, Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.recovery import recover
-from bubbot.runtime.waiting import WaitingRules
+from bubbot.runtime.waiting import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import event
@@ -143,7 +143,7 @@ async def test_after_two_attempts_the_bot_says_honestly_that_it_gave_up(store: T
         assert texts_of(await bench.entries(), "user") == ["do it"]
 
 
-JOINED = Options(waiting=WaitingRules(debounce=0.01))
+JOINED = Options(waiting=QueuePolicy(debounce=0.01))
 
 
 async def cut_off_batch(store: TapeStore, life: str = "first") -> None:
@@ -192,7 +192,7 @@ async def test_an_interrupted_batch_is_given_up_once(store: TapeStore) -> None:
 async def test_what_steered_an_interrupted_turn_is_taken_up_with_it(store: TapeStore) -> None:
     gate = Gate()
     model = Played(calls("tape_info"), calls("wait_here"), says("never"))
-    options = Options(tools=[gate.tool()], waiting=WaitingRules(busy="steer"))
+    options = Options(tools=[gate.tool()], waiting=QueuePolicy(busy="steer"))
     async with running(store, model, options) as bench:
         async with bench.app.exclusive(HOME):
             first = await bench.post("first")

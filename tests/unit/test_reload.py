@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
-from bubbot.channel import ChannelOptions, Inbound, Introduction, Receive, Sender
+from bubbot.channel import BotIdentity, ChannelOptions, Inbound, Receive, Sender
 from bubbot.cli.run import _reload_when
 from bubbot.cli.run_control import _doors
 from bubbot.cli.run_health import attached
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
-from bubbot.gateway.manager import Grace
+from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.metrics import Metrics
 from bubbot.home import Home
-from bubbot.service.notify import Notifier
-from bubbot.service.report import Report, Times
+from bubbot.service.notify import ServiceNotifier
+from bubbot.service.report import ServiceReporter, ServiceTiming
 from bubbot.settings import ModelSettings, Settings
-from bubbot.supervise import Pace
+from bubbot.supervise import Backoff
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import now
 from bubbot.wiring_daemon import Daemon, open_daemon
@@ -32,7 +32,7 @@ from tests.gateways import Stage
 
 _load = plugins.load
 WAIT = 10.0
-GRACE = Grace(turns=0.2, deliveries=0.2)
+GRACE = ShutdownTimeouts(turns=0.2, deliveries=0.2)
 Steps = dict[str, Callable[[], Any]]
 
 
@@ -48,13 +48,13 @@ class Adapter(Stage):
         if "make" in steps:
             steps["make"]()
 
-    async def introduce(self) -> Introduction:
-        """See `Introduces`."""
+    async def introduce(self) -> BotIdentity:
+        """See `VerifiesCredentials`."""
         if "introduce" in self._steps:
             await self._steps["introduce"]()
         self.calls += 1
         assert not self.closed, "closed while it was asked"
-        return Introduction("1", self.name)
+        return BotIdentity("1", self.name)
 
     async def run(self, _: Receive) -> None:
         """See `Channel.run`."""
@@ -62,7 +62,7 @@ class Adapter(Stage):
         await (self._steps["run"]() if "run" in self._steps else asyncio.Event().wait())
 
     async def aclose(self) -> None:
-        """See `Closes`."""
+        """See `SupportsClose`."""
         self.closed = True
 
 
@@ -212,7 +212,10 @@ async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload
             raise StoreFull("no room")
 
         bot.written = configured(a={"owners": [2]})
-        asked, report = asyncio.Event(), Report(Notifier("", lambda: 0), None, Pace(lambda: 0.5), Times())
+        asked, report = (
+            asyncio.Event(),
+            ServiceReporter(ServiceNotifier("", lambda: 0), None, Backoff(lambda: 0.5), ServiceTiming()),
+        )
         with monkeypatch.context() as patched:
             patched.setattr(type(bot.daemon.app.opened), "append", full)
             asked.set()

@@ -16,27 +16,27 @@ from bubbot.channel import (
     ChannelEvent,
     CommandInfo,
     Inbound,
+    MessagePart,
     Outbound,
-    Part,
     Preview,
-    Previews,
     Receipt,
     Receive,
     Sender,
-    Stop,
-    TextShown,
-    TurnEnded,
+    ShowsPreviews,
+    StopRequest,
+    TextStreamed,
+    TurnFinished,
     TurnStarted,
-    Unparsed,
+    UnparsedUpdate,
 )
 from bubbot.control.chat import ChatEnd
 from bubbot.control.client import connected
 from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import Peer
+from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway import remote as module
 from bubbot.gateway.control import ControlServer
-from bubbot.gateway.remote import Doors, RemoteChannel
+from bubbot.gateway.remote import ChatService, RemoteChannel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
@@ -61,11 +61,11 @@ class Screen:
     async def run(self, receive: Receive) -> None:
         """Reads nothing."""
 
-    def parts(self, outbound: Outbound) -> Sequence[Part]:
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """See `Channel`."""
-        return [Part(outbound.chat, outbound.text)]
+        return [MessagePart(outbound.chat, outbound.text)]
 
-    async def send(self, part: Part) -> Receipt:
+    async def send(self, part: MessagePart) -> Receipt:
         """Shows it, or fails, or never returns."""
         if self.failure:
             raise self.failure
@@ -106,7 +106,7 @@ class Bench:
         self.accepted.put_nowait((inbound, result))
         return result
 
-    def forget(self, peer: Peer) -> None:
+    def forget(self, peer: ControlPeer) -> None:
         """Passes on that a client has gone."""
         self.remote.left(peer)
         self.left.set()
@@ -119,7 +119,7 @@ class Bench:
             return f"this is {session}"
 
         async def owed(_session: str) -> int:
-            await self.remote.send(Part("home", "owed"))
+            await self.remote.send(MessagePart("home", "owed"))
             return 2
 
         async def idle(_session: str) -> None:
@@ -129,7 +129,7 @@ class Bench:
             await self.sent.wait()
 
         commands = [CommandInfo("help", "says")]
-        doors = Doors(self.accept, notice, owed, idle, delivered, lambda: commands, lambda _: self.tape)
+        doors = ChatService(self.accept, notice, owed, idle, delivered, lambda: commands, lambda _: self.tape)
         running = asyncio.create_task(self.remote.run(self.receive))
         async with asyncio.timeout(WAIT), ControlServer(self.remote.handlers(doors), self.forget).listening(self.path):
             yield
@@ -144,10 +144,10 @@ class Bench:
             yield end, screen
 
     @asynccontextmanager
-    async def asker(self, shown: list[JsonObject]) -> AsyncIterator[Peer]:
+    async def asker(self, shown: list[JsonObject]) -> AsyncIterator[ControlPeer]:
         """A client such as `bubbot ask`."""
 
-        async def answer(_peer: Peer, _do: str, body: JsonObject) -> JsonObject:
+        async def answer(_peer: ControlPeer, _do: str, body: JsonObject) -> JsonObject:
             shown.append(body)
             return {}
 
@@ -160,9 +160,9 @@ def said(text: str, external_id: str = "1") -> Inbound:
     return Inbound("stdin", external_id, "home", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
 
 
-def answer_to(external_id: str, text: str = "hello") -> Part:
+def answer_to(external_id: str, text: str = "hello") -> MessagePart:
     """What answers a message."""
-    return Part("home", text, reply_to=external_id)
+    return MessagePart("home", text, reply_to=external_id)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def bot(path: Path) -> AsyncIterator[Bench]:
 
 def test_it_is_a_channel_with_previews() -> None:
     made: Channel = RemoteChannel("stdin")
-    assert isinstance(made, Previews)
+    assert isinstance(made, ShowsPreviews)
     text = "x" * 100_000
     assert list(made.parts(Outbound("stdin", "home", text, reply_to="1"))) == [answer_to("1", text)]
 
@@ -191,7 +191,11 @@ async def test_what_a_client_receives_is_accepted_here_and_the_answer_is_shown_t
     async with bot.chat() as (end, screen):
         assert end.commands == (CommandInfo("help", "says"),)
         assert await end.owed() == 2
-        events: list[ChannelEvent] = [said("hi"), Unparsed("stdin", "2", "home", b"\xff", "why"), Stop("stdin", "home")]
+        events: list[ChannelEvent] = [
+            said("hi"),
+            UnparsedUpdate("stdin", "2", "home", b"\xff", "why"),
+            StopRequest("stdin", "home"),
+        ]
         for one in events:
             await end.receive(one)
         assert bot.events == events
@@ -212,7 +216,7 @@ async def test_without_a_client_it_waits_and_is_no_permanent_failure(bot: Bench)
             await bot.remote.send(answer_to("1", "late"))
             assert screen.shown.get_nowait() == "late"
             with pytest.raises(DeliveryFailed, match="nobody"):
-                await bot.remote.send(Part("elsewhere", "x", reply_to="1"))
+                await bot.remote.send(MessagePart("elsewhere", "x", reply_to="1"))
         await bot.left.wait()
         bot.left.clear()
         assert (bot.remote._attached, bot.remote._asked) == ({}, {})
@@ -226,7 +230,7 @@ async def test_of_two_clients_the_one_that_asked_gives_the_receipt_and_the_other
         second.failure = None
         await bot.remote.send(answer_to("1", "more"))
         assert await second.shown.get() == "more"
-        await bot.remote.send(Part("home", "unasked"))
+        await bot.remote.send(MessagePart("home", "unasked"))
         assert (await second.shown.get(), await first.shown.get(), await first.shown.get()) == (
             "unasked",
             "more",
@@ -264,7 +268,7 @@ async def test_what_a_client_cannot_show_stays_open(bot: Bench, monkeypatch: pyt
 async def test_previews_go_to_every_client_in_order(bot: Bench) -> None:
     bot.remote.preview(HOME, TurnStarted())
     async with bot.chat() as (_, first), bot.chat() as (_, second):
-        shown: list[Preview] = [TurnStarted(), TextShown("a"), TextShown("b"), TurnEnded("answered")]
+        shown: list[Preview] = [TurnStarted(), TextStreamed("a"), TextStreamed("b"), TurnFinished("answered")]
         for one in shown:
             bot.remote.preview(HOME, one)
             bot.remote.preview("stdin:other", one)
@@ -297,7 +301,7 @@ async def test_ask_is_answered_when_the_answer_was_shown_even_where_it_is_delive
         asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
         _, result = await bot.accepted.get()
         result.set_result(TurnResult("t1", "answered", "hello"))
-        await peer.request("event", {"event": encode(Stop("stdin", "home"))})  # answers come in order
+        await peer.request("event", {"event": encode(StopRequest("stdin", "home"))})  # answers come in order
         assert not asking.done()
         await bot.remote.send(answer_to("1"))
         assert (await asking)["text"] == shown[0]["result"]["text"] == "hello"
@@ -310,7 +314,7 @@ async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
                 with pytest.raises(ControlError, match="is no session of the channel"):
                     await peer.request(do, {"session": session})
         with pytest.raises(ControlError, match="of the channel 'telegram'"):
-            await peer.request("event", {"event": encode(Stop("telegram", "42"))})
+            await peer.request("event", {"event": encode(StopRequest("telegram", "42"))})
         with pytest.raises(ControlError, match="of the channel 'telegram'"):
             await peer.request("ask", {"inbound": {**encode(said("x")), "channel": "telegram"}})
         with pytest.raises(ControlError, match="none of"):

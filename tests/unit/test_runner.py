@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bubbot.errors import ModelUnavailable
-from bubbot.model import FailedCall, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
+from bubbot.model import FailedAttempt, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
@@ -138,8 +138,8 @@ class TestAttempts:
 
     async def test_a_fallback_is_named_with_what_failed_before_it(self, memory_store: InMemoryStore) -> None:
         async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
-            yield FailedCall("a/first", "model_unavailable", "503", 0.25, 1.5, "a/first")
-            yield FailedCall("a/first", "model_unavailable", "503 again", 0.25, 0.0, "a/second")
+            yield FailedAttempt("a/first", "model_unavailable", "503", 0.25, 1.5, "a/first")
+            yield FailedAttempt("a/first", "model_unavailable", "503 again", 0.25, 0.0, "a/second")
             yield TextDelta("hello")
             yield ModelReply("hello", usage=Usage(3, 4, cost=0.002), model="a/second")
 
@@ -161,7 +161,7 @@ class TestAttempts:
 
     async def test_an_error_after_failures_is_recorded_once(self, memory_store: InMemoryStore) -> None:
         async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
-            yield FailedCall("a/first", "model_unavailable", "down", 0.0)
+            yield FailedAttempt("a/first", "model_unavailable", "down", 0.0)
             raise ModelUnavailable("down")
 
         async with running(memory_store, Replying(stream)) as bench:

@@ -13,8 +13,8 @@ from bubbot.channel import Role
 from bubbot.errors import DeliveryFailed
 from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.runtime.metering import payer_of
-from bubbot.runtime.waiting import WaitingRules
-from bubbot.schedule.changes import SCHEDULE_TAPE, Limits
+from bubbot.runtime.waiting import QueuePolicy
+from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event
 from bubbot.tool import NoArgs, tool
@@ -124,7 +124,7 @@ class TestAlone:
                 yield ModelReply("[SILENT]" if len(model.requests) == 2 else "hello yourself")
 
         model = Replying(stream)
-        async with timed(InMemoryStore(), model, Options(waiting=WaitingRules(busy="steer"))) as bot:
+        async with timed(InMemoryStore(), model, Options(waiting=QueuePolicy(busy="steer"))) as bot:
             await bot.say(HOURLY)
             await asyncio.sleep(3601)
             said = await bot.bench.post("hello")
@@ -157,7 +157,7 @@ class TestFailing:
     @virtual
     async def test_failures_are_told_at_growing_distances_then_the_job_is_paused(self) -> None:
         model = Played({"error": "refused", "message": "no"})
-        async with timed(InMemoryStore(), model, limits=Limits(failures=6)) as bot:
+        async with timed(InMemoryStore(), model, limits=ScheduleLimits(failures=6)) as bot:
             await bot.say(HOURLY)
             told = await hours(bot, 8)
             assert [bool(one) for one in told] == [True, True, False, True, False, True, False, False]
@@ -330,7 +330,7 @@ class TestRights:
     @virtual
     async def test_a_change_that_changes_nothing_is_refused_unless_it_lets_the_job_go_on(self) -> None:
         bad = {"error": "refused", "message": "no"}
-        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=Limits(failures=2)) as bot:
+        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleLimits(failures=2)) as bot:
             await bot.say(HOURLY)
             assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
             assert await bot.say(",schedule.edit 0000a1 name=mine") == "Nothing changed: 0000a1 is like that already."
@@ -355,7 +355,7 @@ class TestRights:
     async def test_limits_of_a_chat(self) -> None:
         store = InMemoryStore()
         rules = admitting(store, members={"5"})
-        async with timed(store, Played(says("x")), Options(rules=rules), limits=Limits(per_chat=2)) as bot:
+        async with timed(store, Played(says("x")), Options(rules=rules), limits=ScheduleLimits(per_chat=2)) as bot:
             five = {"sender": "5", "chat": "5"}
             assert "needs an end" in await bot.say(",schedule every 1m: spam", **five)
             assert "Scheduled" in await bot.say(",schedule runs=3 every 1m: ok", **five)

@@ -9,14 +9,14 @@ from datetime import timedelta
 import pytest
 
 from bubbot.channel import Inbound, Role
-from bubbot.schedule.book import ScheduleBook
-from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
-from bubbot.schedule.keeper import Keeper
+from bubbot.schedule.book import ScheduleStore
+from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.schedule.keeper import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
-from bubbot.views.schedule import Maker, Place
+from bubbot.views.schedule import Actor, ChatRef
 from tests.doubles import CountingIds
 from tests.schedules import NOON, WallClock, scheduler_reads, timed
 from tests.turns import Played, says
@@ -218,12 +218,14 @@ class TestTheClockOnTheWall:
             raise AssertionError
 
         store, clock, ids = InMemoryStore(), WallClock(), CountingIds("")
-        book = ScheduleBook(TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids), now=clock, new_id=ids, zone="UTC")
-        asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"))
-        made = Changes(book.state, asker, clock(), ids, Limits(), "UTC")
+        book = ScheduleStore(
+            TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids), now=clock, new_id=ids, zone="UTC"
+        )
+        asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
+        made = JobChanges(book.state, asker, clock(), ids, ScheduleLimits(), "UTC")
         with scheduler_reads(clock):
             await book.write([made.add({"when": "30 * * * *", "text": "x"})[1][0] for _ in range(1000)])
-            keeping = asyncio.create_task(Keeper(book, fire, tell=tell).run())
+            keeping = asyncio.create_task(JobTimer(book, fire, tell=tell).run())
             await asyncio.sleep(29 * 60)
             assert fired == []
             await asyncio.sleep(61)

@@ -9,16 +9,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.schedule.plan import Quiet, jitter, next_times, plan
-from bubbot.views.schedule import Job, Maker, Place, Standing
+from bubbot.schedule.plan import QuietHours, jitter, next_times, plan
+from bubbot.views.schedule import Actor, ChatRef, Job, JobState
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def standing(when: str, *, runs: int = 0, **fields: Any) -> Standing:
-    made = Job("j", Place("test", "1"), Maker("test", "1"), "text", "x", when, "UTC", START.isoformat())
-    return Standing(replace(made, **fields), START, runs=runs)
+def standing(when: str, *, runs: int = 0, **fields: Any) -> JobState:
+    made = Job("j", ChatRef("test", "1"), Actor("test", "1"), "text", "x", when, "UTC", START.isoformat())
+    return JobState(replace(made, **fields), START, runs=runs)
 
 
 def at(text: str) -> datetime:
@@ -55,7 +55,7 @@ HOURLY, ONCE = "0 * * * *", "at 2026-11-22 13:00:00"
         (standing("something new"), "22T20:00", [], None, "over reason_broken"),
     ],
 )
-def test_what_is_done(one: Standing, now: str, fire: list[str], skipped: tuple[str, str] | None, rest: str) -> None:
+def test_what_is_done(one: JobState, now: str, fire: list[str], skipped: tuple[str, str] | None, rest: str) -> None:
     found = plan(one, at(now))
     assert [f"{instant:%H}" for instant in found.fire] == fire
     span = found.skipped
@@ -76,12 +76,12 @@ def test_what_is_done(one: Standing, now: str, fire: list[str], skipped: tuple[s
     ],
 )
 def test_quiet_hours_end_by_the_clock_of_the_chat(hours: tuple[int, int], now: str, until: str | None) -> None:
-    found = Quiet(*hours, BERLIN).until(datetime.fromisoformat(f"{now}:00+00:00"))
+    found = QuietHours(*hours, BERLIN).until(datetime.fromisoformat(f"{now}:00+00:00"))
     assert (f"{found.astimezone(UTC):%Y-%m-%dT%H:%M}" if found else None) == until
 
 
 def test_quiet_hours_hold_back_what_is_not_urgent() -> None:
-    quiet, now = Quiet(0, 1439, UTC), at("22T15:30")
+    quiet, now = QuietHours(0, 1439, UTC), at("22T15:30")
     held = plan(standing(HOURLY), now, quiet)
     assert (held.fire, held.wake) == ((), at("22T23:59"))
     assert plan(standing(HOURLY, urgent=True), now, quiet).fire == (at("22T15:00"),)

@@ -9,10 +9,10 @@ import pytest
 from bubbot.schedule.plan import plan
 from bubbot.schedule.release import passed_over
 from bubbot.tape.entry import TapeEntry
-from bubbot.views.schedule import Asked, Maker, Schedule, Standing
+from bubbot.views.schedule import Actor, JobState, ManualFiring, ScheduleState
 from tests.unit.test_schedule_plan import HOURLY, ONCE, at, standing
 
-ASKED = replace(standing(HOURLY), asked=(Asked("2026-11-22T12:10:00Z!ab", Maker("test", "1")),))
+ASKED = replace(standing(HOURLY), asked=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
 
 
 def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
@@ -41,14 +41,14 @@ def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
          [("fired", "12:10:00Z!ab"), ("refused", "12:10:00Z!ab")]),
     ],
 )  # fmt: skip
-def test_what_is_passed_over(one: Standing, now: str, expected: list[tuple[str, ...]]) -> None:
+def test_what_is_passed_over(one: JobState, now: str, expected: list[tuple[str, ...]]) -> None:
     assert told(passed_over(one, at(now))) == expected
 
 
 @pytest.mark.parametrize("one", [standing(HOURLY, catch_up="all"), standing(ONCE), standing(HOURLY, jitter=600), ASKED])
-def test_nothing_is_due_afterwards_and_nobody_is_told_that_it_was_missed(one: Standing) -> None:
+def test_nothing_is_due_afterwards_and_nobody_is_told_that_it_was_missed(one: JobState) -> None:
     now = at("28T13:00")
-    state = Schedule({one.job.id: one}).after(passed_over(one, now))
+    state = ScheduleState({one.job.id: one}).after(passed_over(one, now))
     after = state.jobs[one.job.id]
     found = plan(after, now)
     assert (found.fire, found.skipped, found.over, after.asked) == ((), None, "", ())

@@ -10,14 +10,14 @@ import pytest
 
 from bubbot.channel import Role
 from bubbot.errors import ScheduleRefused
-from bubbot.schedule.changes import Asker, Changes, Limits, quiet_hours, quiet_text
+from bubbot.schedule.changes import JobChanges, JobRequester, ScheduleLimits, quiet_hours, quiet_text
 from bubbot.schedule.refusal import told
-from bubbot.schedule.telling import Teller
+from bubbot.schedule.telling import JobFormatter
 from bubbot.schedule.when import parse_when, zone_named
 from bubbot.schedule.words import in_words, length_words, moment_words
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.texts import LANGUAGES, Texts
-from bubbot.views.schedule import Delivery, Job, Maker, Place, Schedule
+from bubbot.views.schedule import Actor, ChatRef, DeliveryState, Job, ScheduleState
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UTC_ZONE = zone_named("UTC")
@@ -26,9 +26,9 @@ BOT = {"channel": "", "id": "", "name": "", "roles": []}
 MARK = "2026-11-22T13:00:00Z"
 
 
-def changes(role: Role = Role.OWNER, *, owns_all: bool = True) -> Changes:
-    asker = Asker(Maker("test", "1", "Ann"), role, Place("test", "1"), owns_all=owns_all)
-    return Changes(Schedule(), asker, NOW, lambda: "abcdef", Limits(), "UTC")
+def changes(role: Role = Role.OWNER, *, owns_all: bool = True) -> JobChanges:
+    asker = JobRequester(Actor("test", "1", "Ann"), role, ChatRef("test", "1"), owns_all=owns_all)
+    return JobChanges(ScheduleState(), asker, NOW, lambda: "abcdef", ScheduleLimits(), "UTC")
 
 
 def job(**what: object) -> Job:
@@ -57,12 +57,16 @@ def facts() -> list[TapeEntry]:
     return [one.stamped({}, "2026-11-22T13:00:01+00:00") for one in found]
 
 
-DELIVERIES = {"t1": Delivery("delivered"), "t2": Delivery("undelivered", "too long"), "t3": Delivery("waiting")}
+DELIVERIES = {
+    "t1": DeliveryState("delivered"),
+    "t2": DeliveryState("undelivered", "too long"),
+    "t3": DeliveryState("waiting"),
+}
 
 
 class TestHistory:
     def test_every_fact_has_its_line(self) -> None:
-        lines = Teller(Texts(), NOW, "UTC").history(job(), facts(), DELIVERIES).splitlines()
+        lines = JobFormatter(Texts(), NOW, "UTC").history(job(), facts(), DELIVERIES).splitlines()
         assert [line.replace("2026-11-22 13:00:01 ", "") for line in lines] == [
             "added by Ann (test:1)",
             "changed by Ann (test:1)",
@@ -84,7 +88,7 @@ class TestHistory:
 
     @pytest.mark.parametrize("tag", LANGUAGES)
     def test_a_language_has_them_all(self, tag: str) -> None:
-        teller = Teller(Texts(tag), NOW, "UTC")
+        teller = JobFormatter(Texts(tag), NOW, "UTC")
         assert len(teller.history(job(), facts(), DELIVERIES).splitlines()) == 16
         assert teller.history(job(), [], {})
 
@@ -93,7 +97,7 @@ class TestJobs:
     @pytest.mark.parametrize("tag", LANGUAGES)
     def test_a_job_is_shown_whole(self, tag: str) -> None:
         made = changes()
-        teller = Teller(Texts(tag), NOW, "UTC")
+        teller = JobFormatter(Texts(tag), NOW, "UTC")
         for what in ({"prompt": "what?"}, {"command": ",schedules"}, {"text": "tea"}):
             one, entries = made.add({"when": "0 * * * *", "name": "x", "until": "2026-12-01", "to": "test:2", **what})
             standing = made.state.after([replace(entries[0], id=1)]).jobs["abcdef"]

@@ -13,16 +13,16 @@ from apscheduler.triggers.cron import CronTrigger
 from bubbot.channel import Inbound, Role, Sender
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.schedule.book import ScheduleBook
-from bubbot.schedule.changes import SCHEDULE_TAPE, Asker, Changes, Limits
-from bubbot.schedule.keeper import Keeper
+from bubbot.schedule.book import ScheduleStore
+from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.schedule.keeper import JobTimer
 from bubbot.schedule.when import parse_when
 from bubbot.settings import ModelSettings, Settings
 from bubbot.stores.sqlite import open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.views.schedule import Maker, Place
+from bubbot.views.schedule import Actor, ChatRef
 from bubbot.wiring import open_app
 from tests.doubles import CountingIds, CountingSalt
 
@@ -71,7 +71,7 @@ async def test_two_connections_to_one_database_race_for_a_firing(tmp_path: Path)
     """Two books and keepers that know nothing of each other, each with its own connection."""
     clock = [datetime(2026, 11, 22, 12, 0, tzinfo=UTC)]
     accepted: list[str] = []
-    keepers: list[Keeper] = []
+    keepers: list[JobTimer] = []
     path, stores = tmp_path / "tapes.sqlite", []
     for life in ("one", "two"):
         store = await open_store(path, salt=CountingSalt(), now=lambda: clock[0])
@@ -91,13 +91,13 @@ async def test_two_connections_to_one_database_race_for_a_firing(tmp_path: Path)
         async def tell(*_: object) -> None:
             raise AssertionError
 
-        book = ScheduleBook(service(SCHEDULE_TAPE), now=lambda: clock[0], new_id=ids, zone="UTC")
+        book = ScheduleStore(service(SCHEDULE_TAPE), now=lambda: clock[0], new_id=ids, zone="UTC")
         if life == "one":
-            asker = Asker(Maker("test", "1"), Role.OWNER, Place("test", "1"))
-            made = Changes(book.state, asker, clock[0], lambda: "abcdef", Limits(), "UTC")
+            asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
+            made = JobChanges(book.state, asker, clock[0], lambda: "abcdef", ScheduleLimits(), "UTC")
             await book.write(made.add({"when": "*/5 * * * *", "text": "x", "catch_up": "all", "catch_limit": 30})[1])
         await book.load()
-        keepers.append(Keeper(book, fire, tell=tell))
+        keepers.append(JobTimer(book, fire, tell=tell))
     try:
         for minutes in (5, 6, 20, 60, 61):
             clock[0] = datetime(2026, 11, 22, 12, tzinfo=UTC) + timedelta(minutes=minutes)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bubbot.errors import ScheduleRefused
 from bubbot.schedule.clock import comes, wall_of
-from bubbot.schedule.cron import Cron, parse_cron
-from bubbot.schedule.when import At, duration, newest, parse_when, stored_when, upcoming, zone_named
+from bubbot.schedule.cron import CronExpression, parse_cron
+from bubbot.schedule.when import OneTime, duration, newest, parse_when, stored_when, upcoming, zone_named
 from bubbot.schedule.words import in_words
 from bubbot.texts import Texts
 
@@ -31,14 +31,14 @@ NOW = datetime(2026, 11, 22, 6, 40, tzinfo=UTC)  # a Sunday
 MINUTE = timedelta(minutes=1)
 
 
-def matches(cron: Cron, wall: datetime) -> bool:
+def matches(cron: CronExpression, wall: datetime) -> bool:
     """Crontab's rule, written once more."""
     date, name = wall.day in cron.days, (wall.weekday() + 1) % 7 in cron.weekdays
     day = (date or name) if cron.either else (date and name)
     return wall.minute in cron.minutes and wall.hour in cron.hours and wall.month in cron.months and day
 
 
-def lived(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
+def lived(cron: CronExpression, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
     """What happens to somebody who looks at the clock every minute, and who does at once what the clock has passed; of
     jobs for every hour only what it shows."""
     highest = shown = wall_of(start - timedelta(days=1), zone)
@@ -54,7 +54,7 @@ def lived(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> Iterato
             yield moment
 
 
-def found(cron: Cron, zone: ZoneInfo, start: datetime, end: datetime) -> list[datetime]:
+def found(cron: CronExpression, zone: ZoneInfo, start: datetime, end: datetime) -> list[datetime]:
     one, instants = cron.next(start, zone), []
     while one is not None and one <= end:
         instants.append(one)
@@ -244,7 +244,7 @@ class TestEveryAndAt:
 
     def test_a_time_that_is_over_stays_one_that_is_over(self) -> None:
         when = parse_when("at 2026-11-22 06:00", NOW, BERLIN)
-        assert isinstance(when, At)
+        assert isinstance(when, OneTime)
         assert (when.next(NOW, BERLIN), when.due(BERLIN)) == (None, datetime(2026, 11, 22, 5, tzinfo=UTC))
 
     @pytest.mark.parametrize(

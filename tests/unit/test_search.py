@@ -16,7 +16,7 @@ from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.views.search import Hit, SearchResult, SearchView, snippet_of
+from bubbot.views.search import SearchHit, SearchResult, SearchView, snippet_of
 from bubbot.views.spelling import misspelt
 from tests.doubles import CountingIds, SteppingClock
 from tests.sentences import sentences
@@ -305,7 +305,7 @@ def test_a_snippet_is_one_line_around_the_match() -> None:
 async def test_a_hit_carries_what_is_needed_to_cite_it(chat: TapeService) -> None:
     await chat.append([anchor("phase/tea", {"summary": "Tea"})])
     assert (await chat.read(SearchView("TEA"))).hits == (
-        Hit(1, "anchor", "2026-11-21T20:21:00.000000+00:00", "phase/tea", "phase/tea Tea", exact=True),
+        SearchHit(1, "anchor", "2026-11-21T20:21:00.000000+00:00", "phase/tea", "phase/tea Tea", exact=True),
     )
 
 

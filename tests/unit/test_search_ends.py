@@ -31,7 +31,7 @@ async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
 ) -> None:
     await chat.append([message("user", f"word{number}") for number in range(3000)])
     monkeypatch.setattr(sqlite_text, "_OPERATIONS", 100)
-    monkeypatch.setattr(sqlite_text.Stop, "started", lambda _: lambda: True)
+    monkeypatch.setattr(sqlite_text.SearchDeadline, "started", lambda _: lambda: True)
     with pytest.raises(StoreUnavailable, match="longer than 20 seconds"):
         await chat.read(SearchView("nowhere"))
     monkeypatch.undo()
@@ -42,15 +42,15 @@ async def test_a_search_whose_caller_is_gone_is_ended(
     chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.append([message("user", f"word{number}") for number in range(3000)])
-    made: list[sqlite_text.Stop] = []
-    begun, loop, started = asyncio.Event(), asyncio.get_running_loop(), sqlite_text.Stop.started
+    made: list[sqlite_text.SearchDeadline] = []
+    begun, loop, started = asyncio.Event(), asyncio.get_running_loop(), sqlite_text.SearchDeadline.started
 
-    def beginning(stop: sqlite_text.Stop) -> Callable[[], bool]:
+    def beginning(stop: sqlite_text.SearchDeadline) -> Callable[[], bool]:
         made.append(stop)
         loop.call_soon_threadsafe(begun.set)
         return started(stop)
 
-    monkeypatch.setattr(sqlite_text.Stop, "started", beginning)
+    monkeypatch.setattr(sqlite_text.SearchDeadline, "started", beginning)
     task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="nowhere")] * 500))
     await begun.wait()
     task.cancel()

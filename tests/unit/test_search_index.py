@@ -17,7 +17,7 @@ from bubbot.errors import StoreUnavailable
 from bubbot.stores import sqlite_index_fill
 from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
 from bubbot.stores.sqlite_index import SqliteIndex, look_over_index
-from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
 from bubbot.stores.sqlite_index_schema import index_path
 from bubbot.tape.entry import event, message
 from bubbot.tape.query import TapeQuery
@@ -66,8 +66,8 @@ HOLDS = [
 
 
 @pytest.fixture
-async def filler(sqlite_store: SqliteStore) -> AsyncIterator[IndexFiller]:
-    made = IndexFiller(sqlite_store)
+async def filler(sqlite_store: SqliteStore) -> AsyncIterator[Indexer]:
+    made = Indexer(sqlite_store)
     sqlite_store.keeper = made
     yield made
     await made.aclose()
@@ -112,7 +112,7 @@ def in_files(path: Path, word: bytes) -> bool:
     return any(word in one.read_bytes() for one in path.parent.glob(f"{path.name}*"))
 
 
-async def test_every_part_of_a_text_is_found_through_the_index(chat: TapeService, filler: IndexFiller) -> None:
+async def test_every_part_of_a_text_is_found_through_the_index(chat: TapeService, filler: Indexer) -> None:
     texts = list(dict.fromkeys(text for text, _ in HOLDS))
     await chat.append([message("user", text) for text in texts])
     await filler.fill()
@@ -121,7 +121,7 @@ async def test_every_part_of_a_text_is_found_through_the_index(chat: TapeService
 
 
 async def test_the_index_alone_proposes_every_text_that_holds_a_part(
-    chat: TapeService, filler: IndexFiller, monkeypatch: pytest.MonkeyPatch
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the look at spellings, which would find some of it too."""
     asked: list[str] = []
@@ -143,7 +143,7 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
 
 
 async def test_only_what_looks_for_a_text_asks_the_index(
-    chat: TapeService, filler: IndexFiller, monkeypatch: pytest.MonkeyPatch
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Corrections and memory have indexes of their own; that of words would propose every event there is."""
     asked: list[str] = []
@@ -161,7 +161,7 @@ async def test_only_what_looks_for_a_text_asks_the_index(
 
 
 @pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
-async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: IndexFiller, typed: str) -> None:
+async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer, typed: str) -> None:
     await chat.append([message("user", "the Database Migration 数据库迁移 café olé")])
     await chat.append([message("user", f"filling {number}") for number in range(3000)])
     assert await found(chat, typed) == []
@@ -170,14 +170,14 @@ async def test_misspelt_words_are_found_however_far_back(chat: TapeService, fill
     assert (await chat.read(SearchView(typed))).spelling_from == 0
 
 
-async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, filler: IndexFiller) -> None:
+async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", f"see {LONG_WORD[:60]} now"), message("user", "see it now")])
     await chat.append([message("user", f"filling {number}") for number in range(2500)])
     await filler.fill()
     assert await found(chat, f"{LONG_WORD[:30]}{LONG_WORD[31:60]} see") == [1]
 
 
-async def test_a_long_tail_is_told(chat: TapeService, filler: IndexFiller) -> None:
+async def test_a_long_tail_is_told(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", "the database")])
     await filler.fill()
     await chat.append([message("user", f"filling {number}") for number in range(2500)])
@@ -186,7 +186,7 @@ async def test_a_long_tail_is_told(chat: TapeService, filler: IndexFiller) -> No
     assert await found(chat, "filling 2499") == [2501]
 
 
-async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: IndexFiller) -> None:
+async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", "database one")])
     await filler.fill()
     await chat.append([message("user", "database two")])
@@ -197,7 +197,7 @@ async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: Index
         assert [(hit.id, hit.exact) for hit in result.hits] == [(4, False), (3, True), (2, True), (1, True)]
 
 
-async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: IndexFiller, path: Path) -> None:
+async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Indexer, path: Path) -> None:
     await chat.append([message("user", f"word{number}") for number in range(900)])
     assert await filler._do(filler._work.step) == 400
     await filler._do(filler._work.close)
@@ -212,7 +212,7 @@ async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Ind
 
 
 async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
-    chat: TapeService, filler: IndexFiller, path: Path
+    chat: TapeService, filler: Indexer, path: Path
 ) -> None:
     await chat.append([message("user", "volcano")])
     await filler.fill()
@@ -229,7 +229,7 @@ async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
 
 
 async def test_what_was_written_in_many_parts_is_merged(
-    chat: TapeService, filler: IndexFiller, path: Path, monkeypatch: pytest.MonkeyPatch
+    chat: TapeService, filler: Indexer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def parts() -> int:
         with closing(sqlite3.connect(path)) as conn:
@@ -247,7 +247,7 @@ async def test_what_was_written_in_many_parts_is_merged(
 @pytest.mark.law("T17")
 @pytest.mark.parametrize("kept", [True, False])
 async def test_an_erasure_takes_the_words_out_of_the_index_file(
-    chat: TapeService, sqlite_store: SqliteStore, filler: IndexFiller, path: Path, *, kept: bool
+    chat: TapeService, sqlite_store: SqliteStore, filler: Indexer, path: Path, *, kept: bool
 ) -> None:
     await chat.append([message("user", "the volcano"), message("user", "a cathedral")])
     await sqlite_store.append([notes("the glacier", tape="other")])
@@ -268,7 +268,7 @@ async def test_an_erasure_takes_the_words_out_of_the_index_file(
 
 @pytest.mark.law("T17")
 async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
-    chat: TapeService, filler: IndexFiller, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    chat: TapeService, filler: Indexer, path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after a crash between the erasing commit and the deletion of the file."""
     await chat.append([message("user", "the volcano")])
@@ -290,14 +290,14 @@ async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
 
 
 async def test_an_index_of_another_database_is_not_used(
-    chat: TapeService, filler: IndexFiller, path: Path, tmp_path: Path
+    chat: TapeService, filler: Indexer, path: Path, tmp_path: Path
 ) -> None:
     """As after the restore of a backup: the same positions hold other entries."""
     (tmp_path / "two").mkdir()
     other = await open_store(tmp_path / "two" / "bubbot.db", salt=os.urandom, now=SteppingClock())
     try:
         await other.append([notes(*["glacier"] * 5, tape="chat")])
-        strange = IndexFiller(other)
+        strange = Indexer(other)
         await strange.fill()
         await strange.aclose()
     finally:
@@ -312,7 +312,7 @@ async def test_an_index_of_another_database_is_not_used(
 
 @pytest.mark.parametrize("how", ["torn", "no database", "foreign", "another version", "empty", "cut"])
 async def test_a_file_that_is_no_index_is_made_anew(
-    chat: TapeService, filler: IndexFiller, path: Path, how: str, caplog: pytest.LogCaptureFixture
+    chat: TapeService, filler: Indexer, path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await chat.append([message("user", "volcano"), *[message("user", f"word{number}") for number in range(500)]])
     await filler.fill()
@@ -328,15 +328,13 @@ async def test_a_file_that_is_no_index_is_made_anew(
     assert (state.fresh, state.behind) == (True, 0)
 
 
-async def test_the_file_is_for_its_owner_alone(chat: TapeService, filler: IndexFiller, path: Path) -> None:
+async def test_the_file_is_for_its_owner_alone(chat: TapeService, filler: Indexer, path: Path) -> None:
     await chat.append([message("user", "volcano")])
     await filler.fill()
     assert {one.stat().st_mode & 0o777 for one in path.parent.glob(f"{path.name}*")} == {0o600}
 
 
-async def test_the_tapes_of_the_system_are_not_indexed(
-    sqlite_store: SqliteStore, filler: IndexFiller, path: Path
-) -> None:
+async def test_the_tapes_of_the_system_are_not_indexed(sqlite_store: SqliteStore, filler: Indexer, path: Path) -> None:
     await sqlite_store.append([Batch("bubbot/inbox/stdin", (event("received", {"text": "volcano"}),))])
     await filler.fill()
     assert not in_files(path, b"volcano")
@@ -344,7 +342,7 @@ async def test_the_tapes_of_the_system_are_not_indexed(
     assert entry.id == 1
 
 
-async def test_commands_that_read_use_the_index(chat: TapeService, filler: IndexFiller, tmp_path: Path) -> None:
+async def test_commands_that_read_use_the_index(chat: TapeService, filler: Indexer, tmp_path: Path) -> None:
     await chat.append([message("user", "the database"), *[message("user", f"word{n}") for n in range(2500)]])
     await filler.fill()
     beside = await open_readonly(tmp_path / "bubbot.db")
@@ -356,8 +354,8 @@ async def test_commands_that_read_use_the_index(chat: TapeService, filler: Index
 
 
 def test_while_others_write_the_filling_takes_a_sixteenth_of_the_time() -> None:
-    assert Manners().pause(0.03, disturbed=True) == pytest.approx(0.45)
-    assert Manners().pause(0.03, disturbed=False) < 0.03
+    assert IndexerTiming().pause(0.03, disturbed=True) == pytest.approx(0.45)
+    assert IndexerTiming().pause(0.03, disturbed=False) < 0.03
 
 
 async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService, sqlite_store: SqliteStore) -> None:
@@ -371,8 +369,8 @@ async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService,
 
     await chat.append([message("user", f"word{number}") for number in range(500)])
     ticks = iter(range(1_000_000))
-    filler = IndexFiller(
-        sqlite_store, Manners(start=7, gather=5, rest=0.5, busy=10), clock=lambda: next(ticks), sleep=sleep
+    filler = Indexer(
+        sqlite_store, IndexerTiming(start=7, gather=5, rest=0.5, busy=10), clock=lambda: next(ticks), sleep=sleep
     )
     task = asyncio.create_task(filler.run())
     while rests[:3] != [7, 0.5, 0.5]:
@@ -393,7 +391,7 @@ async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService,
 
 async def test_on_a_disk_without_room_nothing_is_indexed_and_search_goes_on(
     chat: TapeService,
-    filler: IndexFiller,
+    filler: Indexer,
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -409,7 +407,7 @@ async def test_on_a_disk_without_room_nothing_is_indexed_and_search_goes_on(
 
 
 async def test_an_index_that_cannot_be_made_harms_neither_appends_nor_searches(
-    chat: TapeService, filler: IndexFiller, path: Path
+    chat: TapeService, filler: Indexer, path: Path
 ) -> None:
     await asyncio.to_thread(path.mkdir)
     await chat.append([message("user", "volcano")])

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.search.asked import CLASSES, Asked, Words, asked, nowhere
 from benchmarks.soak.lag import Lag
 from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import IndexFiller, Manners
+from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
 from bubbot.tape.entry import message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
@@ -52,7 +52,7 @@ def words() -> Words:
 @pytest.fixture
 async def chat(tmp_path: Path, words: Words) -> AsyncIterator[TapeService]:
     store = await indexed(tmp_path, words.passages)
-    filler = IndexFiller(store)
+    filler = Indexer(store)
     await filler.fill()
     await filler.aclose()
     yield TapeService(store, "chat", now=SteppingClock(), new_id=CountingIds())
@@ -83,7 +83,7 @@ async def test_misspelt_and_other_words_are_found_among_the_first_twenty(chat: T
 async def late(store: SqliteStore, texts: Sequence[str], seconds: float) -> dict[str, float]:
     """How late the event loop is while the index is filled, and searched all the time."""
     chat = TapeService(store, "chat", now=SteppingClock(), new_id=CountingIds())
-    filler, lag = IndexFiller(store, Manners(start=0.0, gather=0.0)), Lag()
+    filler, lag = Indexer(store, IndexerTiming(start=0.0, gather=0.0)), Lag()
     tasks = [asyncio.create_task(filler.run()), asyncio.create_task(lag.watch())]
     try:
         async with asyncio.timeout(seconds * 20):

@@ -10,7 +10,7 @@ import pytest
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, error, event, message, system, tool_call, tool_result
 from bubbot.texts import OUTCOME_UNKNOWN
-from bubbot.views.selectors import Shown, Style, anchor_line, opened, select
+from bubbot.views.selectors import ContextMessage, MessageStyle, anchor_line, opened, select
 
 AT = "2026-11-21T23:30:00.000000+00:00"
 
@@ -20,7 +20,7 @@ def entries(*made: TapeEntry) -> list[TapeEntry]:
 
 
 def shown(*made: TapeEntry, **style: Any) -> list[JsonObject]:
-    return [one.message for one in select(entries(*made), Style(**style))]
+    return [one.message for one in select(entries(*made), MessageStyle(**style))]
 
 
 def call(call_id: str | None = "c", name: object = "f", arguments: object = "{}") -> dict[str, Any]:
@@ -230,11 +230,11 @@ class TestTheOpeningAnchor:
         assert anchor_line(TapeEntry("anchor", {"name": "x"})) == "[Anchor created: x]: {}"
 
     def test_without_one_nothing_is_put_in_front(self) -> None:
-        said = (Shown({"role": "user", "content": "x"}, (1,)),)
-        for style in (Style(), Style(first_assistant=False)):
+        said = (ContextMessage({"role": "user", "content": "x"}, (1,)),)
+        for style in (MessageStyle(), MessageStyle(first_assistant=False)):
             assert opened(None, said, style) == said
 
     def test_an_empty_window_shows_the_anchor_alone(self) -> None:
         made = anchor("x").stored(4)
-        assert [one.message["role"] for one in opened(made, (), Style())] == ["assistant"]
-        assert [one.message["role"] for one in opened(made, (), Style(first_assistant=False))] == ["user"]
+        assert [one.message["role"] for one in opened(made, (), MessageStyle())] == ["assistant"]
+        assert [one.message["role"] for one in opened(made, (), MessageStyle(first_assistant=False))] == ["user"]

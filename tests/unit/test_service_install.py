@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.service.install import Places, Plan, Program, apply, plan, removal, take_away
-from bubbot.service.systemctl import Done, run
+from bubbot.service.install import InstallPlan, ServiceProgram, UnitPaths, apply, plan, removal, take_away
+from bubbot.service.systemctl import CommandOutput, run
 
-PROGRAM = Program(Path("/opt/bubbot/bin/python"))
+PROGRAM = ServiceProgram(Path("/opt/bubbot/bin/python"))
 HOME = Path("/var/lib/bubbot")
 
 
@@ -23,16 +23,20 @@ class Systemd:
     fails: str = ""
     ran: list[str] = field(default_factory=list)
 
-    def __call__(self, command: Sequence[str], seconds: float) -> Done:
+    def __call__(self, command: Sequence[str], seconds: float) -> CommandOutput:
         line = " ".join(command)
         self.ran.append(line)
-        return Done(1, "it is\nbroken\n") if self.fails and self.fails in line else Done(0, "Version=252\n")
+        return (
+            CommandOutput(1, "it is\nbroken\n")
+            if self.fails and self.fails in line
+            else CommandOutput(0, "Version=252\n")
+        )
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> UnitPaths:
     """Folders of this test."""
-    return Places(tmp_path / "units", tmp_path / "users")
+    return UnitPaths(tmp_path / "units", tmp_path / "users")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +45,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
-def system(places: Places, home: Path = HOME, *, backups: bool = False) -> Plan:
+def system(places: UnitPaths, home: Path = HOME, *, backups: bool = False) -> InstallPlan:
     return plan(home, None, user=False, backups=backups, program=PROGRAM, places=places)
 
 
@@ -49,7 +53,7 @@ def there(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_a_service_of_the_system_has_a_user_a_unit_and_commands(tmp_path: Path, places: Places) -> None:
+def test_a_service_of_the_system_has_a_user_a_unit_and_commands(tmp_path: Path, places: UnitPaths) -> None:
     made = system(places)
     assert [file.path for file in made.files] == [places.units / "bubbot.service", places.users / "bubbot.conf"]
     assert made.commands == (
@@ -76,7 +80,7 @@ def test_a_service_of_a_user_is_in_the_users_folder(tmp_path: Path) -> None:
     assert any("loginctl enable-linger" in hint for hint in made.hints)
 
 
-def test_applying_writes_runs_and_says_so(tmp_path: Path, places: Places) -> None:
+def test_applying_writes_runs_and_says_so(tmp_path: Path, places: UnitPaths) -> None:
     systemd, said = Systemd(), list[str]()
     made = system(places)
     apply(made, said.append, systemd)
@@ -87,7 +91,7 @@ def test_applying_writes_runs_and_says_so(tmp_path: Path, places: Places) -> Non
     assert said[-len(made.hints) :] == list(made.hints)
 
 
-def test_a_second_time_changes_nothing(tmp_path: Path, places: Places) -> None:
+def test_a_second_time_changes_nothing(tmp_path: Path, places: UnitPaths) -> None:
     apply(system(places), lambda _: None, Systemd())
     before, said = there(tmp_path), list[str]()
     again = system(places)
@@ -97,7 +101,9 @@ def test_a_second_time_changes_nothing(tmp_path: Path, places: Places) -> None:
     assert not any("try-restart" in command for command in again.commands)
 
 
-def test_a_unit_that_differs_is_kept_as_a_copy_and_what_runs_is_started_again(tmp_path: Path, places: Places) -> None:
+def test_a_unit_that_differs_is_kept_as_a_copy_and_what_runs_is_started_again(
+    tmp_path: Path, places: UnitPaths
+) -> None:
     for mine in ("# mine\n", "# mine again\n"):
         apply(system(places), lambda _: None, Systemd())
         (places.units / "bubbot.service").write_text(mine)
@@ -110,13 +116,13 @@ def test_a_unit_that_differs_is_kept_as_a_copy_and_what_runs_is_started_again(tm
     assert said[0].endswith(f"what was there is kept as {places.units}/bubbot.service.old2")
 
 
-def test_without_a_service_manager_nothing_is_written(tmp_path: Path, places: Places) -> None:
+def test_without_a_service_manager_nothing_is_written(tmp_path: Path, places: UnitPaths) -> None:
     with pytest.raises(ConfigError, match=r"systemd does not manage .* \(it is\), so nothing was changed: run `bubbot"):
         apply(system(places), lambda _: None, Systemd(fails="show"))
     assert there(tmp_path) == {}
 
 
-def test_a_command_that_fails_is_named_with_what_it_said(places: Places) -> None:
+def test_a_command_that_fails_is_named_with_what_it_said(places: UnitPaths) -> None:
     with pytest.raises(
         ConfigError,
         match=r"systemctl enable --now bubbot.service failed \(it is broken\): journalctl -u bubbot.service",
@@ -124,35 +130,35 @@ def test_a_command_that_fails_is_named_with_what_it_said(places: Places) -> None
         apply(system(places), lambda _: None, Systemd(fails="enable"))
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, places: Places) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, places: UnitPaths) -> None:
     places.units.write_text("a file")
     with pytest.raises(ConfigError, match=r"units/bubbot\.service cannot be (read|written)"):
         apply(system(places), lambda _: None, Systemd())
 
 
 @pytest.mark.parametrize("hidden", ["/home/ada/bot", "/root", "/tmp/x", "/var/tmp/x", "/run/user/1000/x"])
-def test_what_the_service_of_the_system_would_not_see_is_refused(places: Places, hidden: str) -> None:
+def test_what_the_service_of_the_system_would_not_see_is_refused(places: UnitPaths, hidden: str) -> None:
     with pytest.raises(ConfigError, match=rf"the home needs {hidden}: install bubbot in an environment such as /opt"):
         system(places, Path(hidden))
-    for program in (Program(Path(hidden)), Program(PROGRAM.python, (Path(hidden),))):
+    for program in (ServiceProgram(Path(hidden)), ServiceProgram(PROGRAM.python, (Path(hidden),))):
         with pytest.raises(ConfigError, match=f"bubbot itself needs {hidden}"):
             plan(HOME, None, user=False, program=program, places=places)
     with pytest.raises(ConfigError, match=f"the configuration needs {hidden}"):
         plan(HOME, Path(hidden), user=False, program=PROGRAM, places=places)
-    assert plan(Path(hidden), None, user=True, program=Program(Path(hidden))).files
+    assert plan(Path(hidden), None, user=True, program=ServiceProgram(Path(hidden))).files
 
 
-def test_another_home_of_the_system_is_made_for_the_user_who_runs_it(places: Places) -> None:
+def test_another_home_of_the_system_is_made_for_the_user_who_runs_it(places: UnitPaths) -> None:
     made = system(places, Path("/srv/../srv/bot"))
     assert ("install", "-d", "-o", "bubbot", "-g", "bubbot", "-m", "0700", "/srv/bot") in made.commands
     assert any("has to own /srv/bot" in hint for hint in made.hints)
 
 
-def test_a_home_that_is_there_is_not_given_to_anybody_else(places: Places) -> None:
+def test_a_home_that_is_there_is_not_given_to_anybody_else(places: UnitPaths) -> None:
     assert not any(command[0] == "install" for command in system(places, Path("/usr")).commands)
 
 
-def test_removing_keeps_copies_and_the_home(tmp_path: Path, places: Places) -> None:
+def test_removing_keeps_copies_and_the_home(tmp_path: Path, places: UnitPaths) -> None:
     apply(system(places, backups=True), lambda _: None, Systemd())
     (places.units / "bubbot.service").write_text("# mine\n")
     systemd, said = Systemd(), list[str]()
@@ -167,14 +173,14 @@ def test_removing_keeps_copies_and_the_home(tmp_path: Path, places: Places) -> N
     assert found["bubbot.service.old1"] == "# mine\n"
 
 
-def test_a_service_that_does_not_stop_is_not_removed(places: Places) -> None:
+def test_a_service_that_does_not_stop_is_not_removed(places: UnitPaths) -> None:
     apply(system(places), lambda _: None, Systemd())
     with pytest.raises(ConfigError, match=r"disable --now bubbot\.service failed"):
         take_away(removal(user=False, places=places), lambda _: None, Systemd(fails="disable"))
     assert (places.units / "bubbot.service").exists()
 
 
-def test_where_there_is_no_service_there_is_nothing_to_remove(places: Places) -> None:
+def test_where_there_is_no_service_there_is_nothing_to_remove(places: UnitPaths) -> None:
     systemd, said = Systemd(), list[str]()
     take_away(removal(user=False, places=places), said.append, systemd)
     assert said == ["There is no service to remove."]
@@ -182,7 +188,7 @@ def test_where_there_is_no_service_there_is_nothing_to_remove(places: Places) ->
 
 
 def test_a_command_that_is_not_there_or_takes_too_long_has_failed() -> None:
-    assert run(["no-such-command-of-bubbot"], 5) == Done(127, "there is no command no-such-command-of-bubbot")
-    assert run(["sh", "-c", "echo out; echo err >&2; exit 3"], 5) == Done(3, "err")
-    assert run(["sh", "-c", "echo out"], 5) == Done(0, "out\n")
+    assert run(["no-such-command-of-bubbot"], 5) == CommandOutput(127, "there is no command no-such-command-of-bubbot")
+    assert run(["sh", "-c", "echo out; echo err >&2; exit 3"], 5) == CommandOutput(3, "err")
+    assert run(["sh", "-c", "echo out"], 5) == CommandOutput(0, "out\n")
     assert run(["sleep", "5"], 0.05).code == 126

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.channel import Role, Unparsed
+from bubbot.channel import Role, UnparsedUpdate
 from bubbot.errors import DeliveryFailed
 from bubbot.model import ModelTraits
 from bubbot.models.scripted import ScriptedModel
@@ -310,7 +310,9 @@ class TestReset:
     async def test_an_unreadable_message_of_the_chat_is_erased_too(self, store: TapeStore) -> None:
         async with running(store, ScriptedModel()) as bench:
             for chat in ("home", "other"):
-                await bench.gate.receive(Unparsed("test", f"u-{chat}", chat, f"secret of {chat}\xff".encode(), "odd"))
+                await bench.gate.receive(
+                    UnparsedUpdate("test", f"u-{chat}", chat, f"secret of {chat}\xff".encode(), "odd")
+                )
             await bench.say(",reset erase")
             (left,) = await bench.events("inbox/unparsed", bench.inbox.name)
             assert left["chat"] == "other"

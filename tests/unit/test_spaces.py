@@ -8,7 +8,16 @@ import pytest
 
 from bubbot.channel import Inbound, Role, Sender
 from bubbot.errors import ConfigError
-from bubbot.gateway.admission import Admission, AdmissionSettings, Decision, Listen, Pair, Silence, Space, Speak
+from bubbot.gateway.admission import (
+    AdmissionPolicy,
+    AdmissionSettings,
+    Decision,
+    Ignore,
+    OfferPairing,
+    RecordOnly,
+    Respond,
+    SpaceRules,
+)
 from bubbot.settings_channels import channel_settings
 
 SERVER, OTHER = "77", "78"
@@ -18,67 +27,67 @@ SAID = Inbound(
 )
 
 
-def decide(space: Space, inbound: Inbound = SAID, **settings: object) -> Decision:
+def decide(space: SpaceRules, inbound: Inbound = SAID, **settings: object) -> Decision:
     given = AdmissionSettings(spaces={SERVER: space}, **settings)  # type: ignore[arg-type]
-    return Admission(given, lambda _channel, _who: Role.STRANGER, lambda: 0.0).decide(inbound)
+    return AdmissionPolicy(given, lambda _channel, _who: Role.STRANGER, lambda: 0.0).decide(inbound)
 
 
 class TestWhoMaySpeak:
     def test_everybody_where_it_is_open(self) -> None:
-        assert decide(Space(open=True)) == Speak(Role.MEMBER)
+        assert decide(SpaceRules(open=True)) == Respond(Role.MEMBER)
 
     def test_not_on_another_server(self) -> None:
-        assert decide(Space(open=True), replace(SAID, space=OTHER)) == Silence("stranger")
+        assert decide(SpaceRules(open=True), replace(SAID, space=OTHER)) == Ignore("stranger")
 
     def test_not_in_a_direct_chat(self) -> None:
         direct = replace(SAID, direct=True, space="")
-        assert decide(Space(open=True), direct) == Pair()
-        assert decide(Space(open=True), replace(direct, space=SERVER)) == Pair()
+        assert decide(SpaceRules(open=True), direct) == OfferPairing()
+        assert decide(SpaceRules(open=True), replace(direct, space=SERVER)) == OfferPairing()
 
     def test_by_id(self) -> None:
-        assert decide(Space(members=frozenset({"42"}))) == Speak(Role.MEMBER)
-        assert decide(Space(admins=frozenset({"42"}))) == Speak(Role.ADMIN)
-        assert decide(Space(members=frozenset({"43"}))) == Silence("stranger")
+        assert decide(SpaceRules(members=frozenset({"42"}))) == Respond(Role.MEMBER)
+        assert decide(SpaceRules(admins=frozenset({"42"}))) == Respond(Role.ADMIN)
+        assert decide(SpaceRules(members=frozenset({"43"}))) == Ignore("stranger")
 
     def test_by_a_role_that_the_server_gave(self) -> None:
-        space = Space(roles=frozenset({"7", "8"}), admin_roles=frozenset({"9"}))
+        space = SpaceRules(roles=frozenset({"7", "8"}), admin_roles=frozenset({"9"}))
         for roles, wanted in (((), None), (("6",), None), (("6", "8"), Role.MEMBER), (("8", "9"), Role.ADMIN)):
             found = decide(space, replace(SAID, sender=replace(STRANGER, roles=roles)))
-            assert found == (Speak(wanted) if wanted else Silence("stranger"))
+            assert found == (Respond(wanted) if wanted else Ignore("stranger"))
 
     def test_the_highest_role_counts(self) -> None:
-        assert decide(Space(open=True), owners=frozenset({"42"})) == Speak(Role.OWNER)
+        assert decide(SpaceRules(open=True), owners=frozenset({"42"})) == Respond(Role.OWNER)
 
     def test_a_bot_is_no_person_of_an_open_server(self) -> None:
-        assert decide(Space(open=True), replace(SAID, sender=Sender("42", bot=True))) == Silence("bot")
+        assert decide(SpaceRules(open=True), replace(SAID, sender=Sender("42", bot=True))) == Ignore("bot")
 
     def test_roles_name_nobody_who_has_no_numeric_id(self) -> None:
         shown = Sender("ann", roles=("7",))
-        assert decide(Space(roles=frozenset({"7"})), replace(SAID, sender=shown)) == Silence("no numeric id")
+        assert decide(SpaceRules(roles=frozenset({"7"})), replace(SAID, sender=shown)) == Ignore("no numeric id")
 
 
 class TestWhatIsForTheBot:
     quiet = replace(SAID, addressed=False)
 
     def test_what_does_not_name_it_is_not(self) -> None:
-        assert decide(Space(open=True), self.quiet) == Silence("not addressed")
+        assert decide(SpaceRules(open=True), self.quiet) == Ignore("not addressed")
 
     def test_everything_in_a_chat_set_so(self) -> None:
-        assert decide(Space(open=True, always=frozenset({"500"})), self.quiet) == Speak(Role.MEMBER)
+        assert decide(SpaceRules(open=True, always=frozenset({"500"})), self.quiet) == Respond(Role.MEMBER)
 
     def test_what_is_only_heard(self) -> None:
-        assert decide(Space(open=True, listen=frozenset({"500"})), self.quiet) == Listen(Role.MEMBER)
+        assert decide(SpaceRules(open=True, listen=frozenset({"500"})), self.quiet) == RecordOnly(Role.MEMBER)
 
     def test_nothing_in_a_chat_that_is_ignored_not_even_from_its_owner(self) -> None:
-        ignored = Space(open=True, always=frozenset({"500"}), ignored=frozenset({"500"}))
-        assert decide(ignored, owners=frozenset({"42"})) == Silence("ignored")
-        assert decide(ignored, replace(SAID, chat="501")) == Speak(Role.MEMBER)
+        ignored = SpaceRules(open=True, always=frozenset({"500"}), ignored=frozenset({"500"}))
+        assert decide(ignored, owners=frozenset({"42"})) == Ignore("ignored")
+        assert decide(ignored, replace(SAID, chat="501")) == Respond(Role.MEMBER)
 
     def test_its_name_there_takes_the_place_of_the_other(self) -> None:
-        space = Space(open=True, called=("robo",))
+        space = SpaceRules(open=True, called=("robo",))
         for text, heard in (("robo, hi", True), ("bubbot, hi", False)):
             found = decide(space, replace(self.quiet, text=text), called=("bubbot",))
-            assert found == (Speak(Role.MEMBER) if heard else Silence("not addressed"))
+            assert found == (Respond(Role.MEMBER) if heard else Ignore("not addressed"))
 
 
 class TestSettings:

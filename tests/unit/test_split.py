@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from channels.long_blocks import Long, to_files
+from channels.long_blocks import LongBlockLimits, to_files
 from channels.markdown import parse
-from channels.marked import Mark, Marked, at_most, utf16
+from channels.marked import MarkedText, TextMark, at_most, utf16
 from channels.split import split
 from channels.split_source import split_source
 
 
 def texts(text: str, limit: int) -> list[str]:
-    return [piece.text for piece in split(Marked(text), limit, utf16)]
+    return [piece.text for piece in split(MarkedText(text), limit, utf16)]
 
 
 @pytest.mark.parametrize(
@@ -42,36 +42,36 @@ def test_it_is_cut_at(text: str, limit: int, pieces: list[str]) -> None:
 def test_a_mark_is_closed_and_opened_again_with_all_it_has() -> None:
     pieces = split(parse("abc\n\n```py\none\n  two\n\n three\n```\nend"), 9, utf16)
     assert [piece.text for piece in pieces] == ["abc", "one\n  two", "\n three", "end"]
-    assert pieces[1].marks == (Mark(0, 9, "pre", "py"),)
-    assert pieces[2].marks == (Mark(0, 7, "pre", "py"),)
-    links = split(Marked("ab cd", (Mark(0, 5, "link", url="u"),)), 3, utf16)
-    assert [piece.marks for piece in links] == [(Mark(0, 3, "link", url="u"),), (Mark(0, 2, "link", url="u"),)]
+    assert pieces[1].marks == (TextMark(0, 9, "pre", "py"),)
+    assert pieces[2].marks == (TextMark(0, 7, "pre", "py"),)
+    links = split(MarkedText("ab cd", (TextMark(0, 5, "link", url="u"),)), 3, utf16)
+    assert [piece.marks for piece in links] == [(TextMark(0, 3, "link", url="u"),), (TextMark(0, 2, "link", url="u"),)]
 
 
 def test_a_piece_ends_before_it_has_too_many_marks() -> None:
     text = "ab " * 30
-    marks = tuple(Mark(at, at + 2, "bold") for at in range(0, 90, 3))
-    pieces = split(Marked(text, marks), 60, most=10)
+    marks = tuple(TextMark(at, at + 2, "bold") for at in range(0, 90, 3))
+    pieces = split(MarkedText(text, marks), 60, most=10)
     assert [len(piece.marks) for piece in pieces] == [10, 10, 10]
 
 
 @pytest.mark.parametrize(("begins", "size"), [(9, 80), (10, 10), (11, 11)])
 def test_a_piece_is_not_cut_for_its_marks_if_little_of_it_would_be_left(begins: int, size: int) -> None:
     """An eighth of the limit is the least: a mark more than there may be is left out instead."""
-    marks = (Mark(0, 2, "bold"), Mark(begins, begins + 1, "italic"))
-    assert len(split(Marked("x" * 200, marks), 80, most=1)[0].text) == size
-    later = tuple(Mark(mark.start + 80, mark.end + 80, mark.kind) for mark in marks)
-    assert len(split(Marked("x" * 200, (Mark(0, 80, "bold"), *later)), 80, most=1)[1].text) == size
+    marks = (TextMark(0, 2, "bold"), TextMark(begins, begins + 1, "italic"))
+    assert len(split(MarkedText("x" * 200, marks), 80, most=1)[0].text) == size
+    later = tuple(TextMark(mark.start + 80, mark.end + 80, mark.kind) for mark in marks)
+    assert len(split(MarkedText("x" * 200, (TextMark(0, 80, "bold"), *later)), 80, most=1)[1].text) == size
 
 
 def test_marks_that_say_least_are_left_out_first() -> None:
-    marks = (Mark(0, 1, "italic"), Mark(1, 2, "bold"), Mark(2, 3, "link", url="u"))
-    assert [mark.kind for mark in at_most(Marked("abc", marks), 2).marks] == ["bold", "link"]
+    marks = (TextMark(0, 1, "italic"), TextMark(1, 2, "bold"), TextMark(2, 3, "link", url="u"))
+    assert [mark.kind for mark in at_most(MarkedText("abc", marks), 2).marks] == ["bold", "link"]
 
 
 def test_a_limit_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match=r"limit is 1: .* use 2 or more"):
-        split(Marked("a"), 1)
+        split(MarkedText("a"), 1)
     with pytest.raises(ValueError, match=r"limit is 63: .* use 64 or more"):
         split_source("a", 63)
 
@@ -173,4 +173,4 @@ def test_a_long_wide_table_is_a_file_with_its_lines() -> None:
     text, files = to_files(f"Look\n\n{table}\nend")
     assert [(file.name, file.media_type, file.text) for file in files] == [("table-1.md", "text/markdown", table)]
     assert parse(text).text == "Look\n\n📎 table-1.md\n\nend"
-    assert to_files(table, Long(rows=21))[1] == ()
+    assert to_files(table, LongBlockLimits(rows=21))[1] == ()

@@ -10,9 +10,9 @@ import pytest
 
 from bubbot import supervise as module
 from bubbot.errors import ChannelRefused
-from bubbot.supervise import Pace, supervise
+from bubbot.supervise import Backoff, supervise
 
-STEADY = Pace(lambda: 0.5)
+STEADY = Backoff(lambda: 0.5)
 
 
 class Work:
@@ -31,7 +31,7 @@ class Work:
         """Notes the wait, and does not wait."""
         self.waits.append(seconds)
 
-    async def run(self, pace: Pace = STEADY) -> None:
+    async def run(self, pace: Backoff = STEADY) -> None:
         """Under supervision."""
         async with asyncio.timeout(5):
             await supervise("the work", self, pace, fatal=(ChannelRefused,), sleep=self.sleep)
@@ -52,7 +52,7 @@ async def test_each_failure_waits_twice_as_long_up_to_a_limit() -> None:
 @pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.75), (1.0, 1.25)])
 async def test_waits_are_spread(chance: float, factor: float) -> None:
     work = Work(OSError(), None)
-    await work.run(Pace(lambda: chance))
+    await work.run(Backoff(lambda: chance))
     assert work.waits == [factor]
 
 

@@ -9,23 +9,23 @@ import pytest
 
 from bubbot.channel import Inbound, Sender
 from bubbot.cli.tape_gc_change import CollectTapes, collect, plan
-from bubbot.cli.writing import Desk
+from bubbot.cli.writing import CommandContext
 from bubbot.inbox import Inbox, inbox_tape
 from bubbot.settings import Settings
 from bubbot.settings_model import StoreSettings
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.entry import event, thaw
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import Batch, ForkRecord, Reset
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import START, CountingIds, SteppingClock
 from tests.tapes import note, notes, whole
 
 LONG_AGO = "2020-01-01T00:00:00.000000+00:00"
 
 
-def desk(store: SqliteStore, days: int = 365) -> Desk:
+def desk(store: SqliteStore, days: int = 365) -> CommandContext:
     settings = Settings(store=StoreSettings(archive_days=days))
-    return Desk(store, "workspace", settings, lambda _: nullcontext())
+    return CommandContext(store, "workspace", settings, lambda _: nullcontext())
 
 
 async def archived(store: SqliteStore, name: str, clock: SteppingClock) -> str:
@@ -56,7 +56,7 @@ async def test_archives_are_found_by_when_they_were_put_aside(
 
 async def test_an_archive_without_a_time_in_its_name_is_as_old_as_its_newest_entry(sqlite_store: SqliteStore) -> None:
     await sqlite_store.append([Batch("tape", (note("a", date=LONG_AGO),))])
-    await sqlite_store.reset("tape", Reset("put aside"), [note("b")])
+    await sqlite_store.reset("tape", ResetBatch("put aside"), [note("b")])
     before = datetime.fromisoformat(LONG_AGO) + timedelta(days=364)
     assert (await plan(sqlite_store, Settings(), None, before)).archives == ()
     assert len((await plan(sqlite_store, Settings(), None, before + timedelta(days=2))).archives) == 1

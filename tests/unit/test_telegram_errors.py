@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from bubbot.wiring_channels import WAITS
-from channels.telegram_api import Timing
+from channels.telegram_api import TelegramApiTiming
 from channels.telegram_errors import (
-    Refusal,
-    Unreachable,
+    TelegramApiError,
+    TelegramUnavailable,
     delivery_failed,
     fetch_failed,
     refusal,
     token_refused,
 )
-from channels.telegram_poll import Outage
+from channels.telegram_poll import OutageLog
 from tests.virtual import virtual
 
 TOKEN = "4242:SECRET-token"
 
 
-def read(code: int, description: str, **parameters: Any) -> Refusal:
+def read(code: int, description: str, **parameters: Any) -> TelegramApiError:
     body: dict[str, Any] = {"ok": False, "error_code": code, "description": description}
     if parameters:
         body["parameters"] = parameters
@@ -45,13 +45,13 @@ def read(code: int, description: str, **parameters: Any) -> Refusal:
         (read(404, "Not Found"), False, None),
         (read(500, "Internal Server Error"), False, None),
         (refusal(502, b"<html>", TOKEN), False, None),
-        (Unreachable("the connection failed (ConnectError)"), False, None),
+        (TelegramUnavailable("the connection failed (ConnectError)"), False, None),
     ],
 )
-def test_deliveries(error: Refusal | Unreachable, permanent: bool, retry_after: float | None) -> None:
+def test_deliveries(error: TelegramApiError | TelegramUnavailable, permanent: bool, retry_after: float | None) -> None:
     failed = delivery_failed(error)
     assert (failed.permanent, failed.retry_after) == (permanent, retry_after)
-    assert (error.description if isinstance(error, Refusal) else str(error)) in str(failed)
+    assert (error.description if isinstance(error, TelegramApiError) else str(error)) in str(failed)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_deliveries(error: Refusal | Unreachable, permanent: bool, retry_after: 
         (read(400, "Bad Request: wrong file_id or the file is temporarily unavailable"), "wrong file_id", True),
         (read(500, "Internal Server Error"), "500", False),
         (read(429, "Too Many Requests: retry after 3", retry_after=3), "429", False),
-        (Unreachable("the connection failed (ReadError)"), "ReadError", False),
+        (TelegramUnavailable("the connection failed (ReadError)"), "ReadError", False),
     ],
 )
-def test_fetches(error: Refusal | Unreachable, said: str, permanent: bool) -> None:
+def test_fetches(error: TelegramApiError | TelegramUnavailable, said: str, permanent: bool) -> None:
     failed = fetch_failed(error)
     assert said in str(failed)
     assert failed.permanent is permanent
@@ -91,10 +91,14 @@ def test_what_telegram_says_is_searched_for_the_token_and_cut() -> None:
 
 @virtual
 async def test_in_an_outage_nobody_waits_longer_than_ten_seconds_for_the_next_try() -> None:
-    outage, loop, waits = Outage("tg", replace(Timing(), chance=lambda: 1.0)), asyncio.get_running_loop(), []
+    outage, loop, waits = (
+        OutageLog("tg", replace(TelegramApiTiming(), chance=lambda: 1.0)),
+        asyncio.get_running_loop(),
+        [],
+    )
     for _ in range(12):
         began = loop.time()
-        await outage.wait(Unreachable("down"))
+        await outage.wait(TelegramUnavailable("down"))
         waits.append(loop.time() - began)
     assert waits[:5] == [1, 2, 4, 8, 10]
     assert max(waits) == 10

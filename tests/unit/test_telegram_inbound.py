@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, Edit, Inbound, Moved, Quote, Reaction, Sender, Unparsed
+from bubbot.channel import Attachment, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
 from channels.telegram_inbound import read_update
-from channels.telegram_text_in import Me
+from channels.telegram_text_in import TelegramBotUser
 
-ME = Me(4242, "Our_Bot", frozenset({"new", "help"}))
+ME = TelegramBotUser(4242, "Our_Bot", frozenset({"new", "help"}))
 KIM = {"id": 77, "is_bot": False, "first_name": "Kim", "last_name": "Lee", "username": "kim", "language_code": "en"}
 BOT = {"id": 4242, "is_bot": True, "first_name": "Bub", "username": "our_bot"}
 PRIVATE = {"id": 77, "type": "private", "first_name": "Kim", "username": "kim"}
@@ -48,7 +48,7 @@ def test_the_external_id_is_of_the_bot_and_the_update_and_the_same_when_it_comes
     once, again = (read("message", message(PRIVATE, text="hello"), number=9) for _ in range(2))
     assert once == again
     assert once.external_id == "4242:9"
-    other = read_update("tg", Me(1, "x"), {"update_id": 9, "message": message(PRIVATE, text="hello")})
+    other = read_update("tg", TelegramBotUser(1, "x"), {"update_id": 9, "message": message(PRIVATE, text="hello")})
     assert isinstance(other, Inbound)
     assert other.external_id == "1:9"
 
@@ -166,7 +166,7 @@ class TestPlaces:
     def test_a_group_that_moved(self) -> None:
         group = {"id": -55, "type": "group", "title": "Family"}
         event = read("message", message(group, migrate_to_chat_id=-1001))
-        assert event == Moved("tg", "4242:5", "-55", "-1001", TIME)
+        assert event == ChatMigration("tg", "4242:5", "-55", "-1001", TIME)
         assert read("message", message(migrate_from_chat_id=-55)) is None
 
     def test_another_bot_is_marked_and_our_own_words_are_not_heard(self) -> None:
@@ -362,7 +362,7 @@ class TestUnreadable:
     )
     def test_what_cannot_be_read_is_kept_whole(self, content: Any) -> None:
         event = read("message", content)
-        assert isinstance(event, Unparsed)
+        assert isinstance(event, UnparsedUpdate)
         assert event.external_id == "4242:u5"
         assert json.loads(event.raw) == {"update_id": 5, "message": content}
         assert event.reason.startswith("update 5 cannot be read")
@@ -371,7 +371,7 @@ class TestUnreadable:
     @pytest.mark.parametrize("raw", [{}, {"update_id": "5"}, {"update_id": True}, [], None, "x"])
     def test_what_has_no_number_is_known_by_its_content(self, raw: Any) -> None:
         event, again = read_update("tg", ME, raw), read_update("tg", ME, raw)
-        assert isinstance(event, Unparsed)
+        assert isinstance(event, UnparsedUpdate)
         assert event == again
         assert json.loads(event.raw) == raw
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.channel import File, Outbound, Part
+from bubbot.channel import MessagePart, Outbound, OutboundFile
 from channels.marked import utf16
-from channels.telegram_text import Layout, parts, plain
+from channels.telegram_text import TelegramLayout, parts, plain
 
 
-def of(text: str, *files: File, reply_to: str = "") -> list[Part]:
+def of(text: str, *files: OutboundFile, reply_to: str = "") -> list[MessagePart]:
     return parts(Outbound("telegram", "7", text, thread="3", reply_to=reply_to, files=files))
 
 
@@ -25,16 +25,18 @@ def test_offsets_are_utf_16() -> None:
             {"type": "pre", "offset": 14, "length": 1, "language": "py"},
         ]
     }
-    assert plain(part) == Part("7", part.text, "3")
+    assert plain(part) == MessagePart("7", part.text, "3")
 
 
 def test_nothing_to_see_is_no_part() -> None:
     assert of("") == of(" \n\t ") == of("\u200b\u200d") == of("```\n\n```") == []
-    assert [part.file for part in of(" ", File("a.txt"))] == [File("a.txt")]
+    assert [part.file for part in of(" ", OutboundFile("a.txt"))] == [OutboundFile("a.txt")]
 
 
 def test_the_first_part_replies_and_files_come_last() -> None:
-    made = of("x " * 4000 + "\n\n```py\n" + "y = 1\n" * 100 + "```", File("code-1.png", digest="d"), reply_to="9")
+    made = of(
+        "x " * 4000 + "\n\n```py\n" + "y = 1\n" * 100 + "```", OutboundFile("code-1.png", digest="d"), reply_to="9"
+    )
     assert [part.reply_to for part in made] == ["9", *[""] * (len(made) - 1)]
     assert {(part.chat, part.thread) for part in made} == {("7", "3")}
     assert [part.file.name for part in made if part.file] == ["code-2.py", "code-1.png"]
@@ -95,4 +97,4 @@ def test_more_than_a_hundred_entities_make_a_shorter_message() -> None:
 def test_a_layout_decides_what_a_narrow_table_is() -> None:
     outbound = Outbound("telegram", "7", "| a | b |\n|---|---|\n| c | d |")
     assert parts(outbound)[0].markup["entities"][0]["type"] == "pre"
-    assert parts(outbound, Layout(table_columns=4))[0].text == "a: c\nb: d"
+    assert parts(outbound, TelegramLayout(table_columns=4))[0].text == "a: c\nb: d"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bubbot import log
 from bubbot.channel import kept_aside
-from channels.terminal_history import TypedLines
+from channels.terminal_history import LineHistory
 from channels.terminal_screen import printed_above
 
 
-async def lines_of(history: TypedLines) -> list[str]:
+async def lines_of(history: LineHistory) -> list[str]:
     """What the arrow keys would find, newest first."""
     return [line async for line in history.load()]
 
@@ -70,14 +70,14 @@ class TestPrintedAbove:
 
 class TestTypedLines:
     async def test_lines_of_one_session_are_not_those_of_another(self, tmp_path: Path) -> None:
-        one, other = (TypedLines(kept_aside(tmp_path, session)) for session in ("stdin:a/b", "stdin:a_b"))
+        one, other = (LineHistory(kept_aside(tmp_path, session)) for session in ("stdin:a/b", "stdin:a_b"))
         one.append_string("first")
         one.append_string("second")
         assert await lines_of(one) == ["second", "first"]
         assert await lines_of(other) == []
 
     async def test_lines_whose_file_was_removed_are_gone_and_it_is_told_once(self, tmp_path: Path) -> None:
-        typed = TypedLines(tmp_path)
+        typed = LineHistory(tmp_path)
         typed.append_string("secret")
         assert not typed.was_erased()
         (tmp_path / "terminal_history").unlink()
@@ -87,6 +87,6 @@ class TestTypedLines:
 
     async def test_a_file_that_cannot_be_used_costs_the_lines_only(self, tmp_path: Path) -> None:
         (tmp_path / "terminal_history").mkdir()
-        typed = TypedLines(tmp_path)
+        typed = LineHistory(tmp_path)
         typed.append_string("lost")
         assert await lines_of(typed) == []

@@ -6,7 +6,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from bubbot.channel import CommandInfo, ToolEnded
+from bubbot.channel import CommandInfo, ToolFinished
 from channels.terminal_view import WIDEST, CommandCompleter, harmless, markdown, rows, tool_line
 
 COMMANDS = (
@@ -68,11 +68,11 @@ def test_the_rows_of_a_text_being_written_are_its_last_and_none_is_too_wide() ->
 
 
 def test_a_tool_call_is_one_line() -> None:
-    ended = ToolEnded("tape_search", ok=True, size=20_000, spilled=True)
+    ended = ToolFinished("tape_search", ok=True, size=20_000, spilled=True)
     assert (
         tool_line('{"query": "a\nb"}', ended) == '· tape_search {"query": "a b"} → 20000 characters, kept aside whole'
     )
-    assert tool_line("{}", ToolEnded("odd", ok=False, size=3, spilled=False)) == "· odd {} → failed"
+    assert tool_line("{}", ToolFinished("odd", ok=False, size=3, spilled=False)) == "· odd {} → failed"
 
 
 @pytest.mark.parametrize(

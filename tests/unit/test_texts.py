@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bubbot import errors
-from bubbot.channel import Role, Unparsed
+from bubbot.channel import Role, UnparsedUpdate
 from bubbot.errors import (
     BubbotError,
-    ModelAnsweredNothing,
+    ModelEmptyAnswer,
     ModelError,
     ModelOverflow,
     ModelRateLimited,
@@ -35,7 +35,7 @@ from bubbot.texts import LANGUAGES, Texts
 from bubbot.texts.language import Language, Sentence
 from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.usage import usage_tool
-from bubbot.turn import Accepted
+from bubbot.turn import AcceptedInbound
 from tests.docs.pages import ROOT
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.test_recovery import Gate
@@ -157,7 +157,7 @@ class TestTexts:
                 "I stopped because the model kept calling tape_info with the same arguments",
                 "模型反复用相同的参数调用 tape_info，我已停止",
             ),
-            (ModelAnsweredNothing(), "The model returned an empty answer", "模型返回了空的回答"),
+            (ModelEmptyAnswer(), "The model returned an empty answer", "模型返回了空的回答"),
             (TapeCorrupt("entry 3 of x"), "entry 3 of x", "entry 3 of x"),
         ],
     )
@@ -214,7 +214,7 @@ class TestWithoutATurn:
 
     async def test_what_could_not_be_read(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(texts=CHINESE)) as bench:
-            await bench.gate.receive(Unparsed("test", "u1", "home", b"\xff", "no text"))
+            await bench.gate.receive(UnparsedUpdate("test", "u1", "home", b"\xff", "no text"))
             assert bench.channel.texts == ["无法读取这条消息：no text。原始内容已保留。"]
 
     @pytest.mark.parametrize(
@@ -229,7 +229,9 @@ class TestWithoutATurn:
     )
     async def test_what_came_too_long_ago(self, memory_store: InMemoryStore, times: list[str], told: str) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            batch = [Accepted(place, replace(bench.inbound("hi"), time=time)) for place, time in enumerate(times)]
+            batch = [
+                AcceptedInbound(place, replace(bench.inbound("hi"), time=time)) for place, time in enumerate(times)
+            ]
             assert too_old_text(Texts(), batch) == f"I was away. {told}; send it again if it still matters."
 
 

@@ -15,7 +15,7 @@ from bubbot.cli.main import DAMAGED, REFUSED, USAGE
 from bubbot.errors import ConfigError
 from bubbot.service.install import this_program
 from bubbot.service.render import rendered, shipped, word
-from bubbot.service.report import Times
+from bubbot.service.report import ServiceTiming
 from bubbot.settings import Settings, load
 from tests.docs.pages import ROOT
 
@@ -131,7 +131,7 @@ def test_what_is_started_again_is_what_may_come_right_by_itself() -> None:
 
 @pytest.mark.parametrize("name", ["bubbot.service", "bubbot-user.service"])
 def test_the_limits_of_the_unit_leave_the_bot_its_own(name: str) -> None:
-    times, text = Times(), shipped(name)
+    times, text = ServiceTiming(), shipped(name)
     assert "\nTimeoutStartSec=5min\n" in text
     assert times.deaf < 5 * 60
     assert "\nTimeoutStopSec=60\n" in text

@@ -11,10 +11,10 @@ import pytest
 
 from bubbot.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.waiting import JOINED_LIMIT, PATIENCE, Waiting, WaitingLine, WaitingRules
+from bubbot.runtime.waiting import JOINED_LIMIT, PATIENCE, MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from bubbot.turn import Accepted, Changed
+from bubbot.turn import AcceptedInbound, TapeChange
 from tests.doubles import START, SteppingClock
 from tests.gateways import TIME, Stage, deletion_of, edit_of, reaction_to, rules
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of
@@ -25,12 +25,12 @@ LATER = SteppingClock(START + timedelta(minutes=5))
 
 def said(
     number: int, text: str = "", *, sender: str = "1", attempts: int = 0, time: str = TIME, turn: str = ""
-) -> Waiting:
+) -> QueuedMessage:
     inbound = Inbound("test", f"m{number}", "home", Sender(sender), text or f"text {number}", time, message=str(number))
-    return Waiting(Accepted(number, inbound, attempts, turn), asyncio.get_running_loop().create_future())
+    return QueuedMessage(AcceptedInbound(number, inbound, attempts, turn), asyncio.get_running_loop().create_future())
 
 
-def changed(number: int, what: type[Edit | Deletion | Reaction | Inbound], message: int = 1) -> Changed:
+def changed(number: int, what: type[Edit | Deletion | Reaction | Inbound], message: int = 1) -> TapeChange:
     who, key, of = Sender("1"), f"c{number}", str(message)
     made: dict[type, Any] = {
         Edit: lambda: Edit("test", key, "home", of, who, f"edit {number}", TIME),
@@ -38,17 +38,17 @@ def changed(number: int, what: type[Edit | Deletion | Reaction | Inbound], messa
         Reaction: lambda: Reaction("test", key, "home", of, who, ("x",), TIME),
         Inbound: lambda: Inbound("test", key, "home", who, "overheard", TIME, message=str(number)),
     }
-    return Changed(number, made[what]())
+    return TapeChange(number, made[what]())
 
 
-def line(*items: Waiting | Changed, debounce: float = 1.0, **given: Any) -> WaitingLine:
-    made = WaitingLine(WaitingRules(debounce, **given))
+def line(*items: QueuedMessage | TapeChange, debounce: float = 1.0, **given: Any) -> MessageQueue:
+    made = MessageQueue(QueuePolicy(debounce, **given))
     for item in items:
         made.add(item)
     return made
 
 
-def taken(waiting: WaitingLine) -> list[int]:
+def taken(waiting: MessageQueue) -> list[int]:
     return [one.accepted.id for one in waiting.batch(LATER())[0]]
 
 
@@ -100,7 +100,7 @@ class TestBatches:
     @pytest.mark.parametrize("debounce", [0.0, 1.0])
     async def test_everything_too_old_comes_together_whoever_said_it(self, debounce: float) -> None:
         old = "2026-11-19T20:21:00+00:00"
-        items: list[Waiting | Changed] = [
+        items: list[QueuedMessage | TapeChange] = [
             said(1, time=old),
             changed(2, Inbound),
             said(3, ",new", sender="2", time=old),
@@ -161,7 +161,7 @@ class TestChanges:
         first = said(1)
         first.accepted = replace(first.accepted, inbound=replace(first.accepted.inbound, message=""))
         edit = changed(2, Edit)
-        waiting = line(first, Changed(2, replace(edit.event, message="")))
+        waiting = line(first, TapeChange(2, replace(edit.event, message="")))
         assert waiting.edits_of(first.accepted) == []
 
     async def test_what_waits_is_known_also_where_it_is_only_heard(self) -> None:
@@ -173,7 +173,7 @@ class TestQuiet:
     """Seconds are those of the loop."""
 
     @staticmethod
-    async def _took(waiting: WaitingLine, *later: tuple[float, Waiting | Changed]) -> float:
+    async def _took(waiting: MessageQueue, *later: tuple[float, QueuedMessage | TapeChange]) -> float:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for after, item in later:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.budget import Limit, Plan
+from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.errors import ConfigError
-from bubbot.model import Price, Usage
+from bubbot.model import ModelPrice, Usage
 from bubbot.settings import load
 from bubbot.wiring_budget import ANSWER_TOKENS, FREE, plan_of
 
 
-def planned(home: Path, text: str) -> Plan:
+def planned(home: Path, text: str) -> BudgetLimits:
     (home / "config.toml").write_text(text)
     return plan_of(load(home=home))
 
@@ -31,21 +31,21 @@ def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
         "[budget.chats.'telegram:-100']\nday = 3\n[budget.channels.telegram]\ntokens_day = 4\n[budget.jobs.each]\nday = 0\n"
         "[budget.models.'openai/gpt-4o']\nmonth = 6\n",
     )
-    assert made.limit("bot", "") == Limit(day=5, tokens_month=7)
-    assert made.limit("user", "telegram:2") == Limit(month=1.5)
-    assert made.limit("user", "telegram:1") == Limit(day=2)
-    assert made.limit("chat", "telegram:-100") == Limit(day=3)
+    assert made.limit("bot", "") == SpendingLimit(day=5, tokens_month=7)
+    assert made.limit("user", "telegram:2") == SpendingLimit(month=1.5)
+    assert made.limit("user", "telegram:1") == SpendingLimit(day=2)
+    assert made.limit("chat", "telegram:-100") == SpendingLimit(day=3)
     assert made.limit("chat", "telegram:2") is None
-    assert made.limit("channel", "telegram") == Limit(tokens_day=4)
-    assert made.limit("job", "any") == Limit(day=0)
-    assert made.limit("model", "openai/gpt-4o") == Limit(month=6)
+    assert made.limit("channel", "telegram") == SpendingLimit(tokens_day=4)
+    assert made.limit("job", "any") == SpendingLimit(day=0)
+    assert made.limit("model", "openai/gpt-4o") == SpendingLimit(month=6)
 
 
 def test_another_currency_is_reckoned_in_dollars(tmp_path: Path) -> None:
     text = '[budget]\ncurrency = "EUR"\ndollar = 0.5\nday = 5\n[budget.models.m]\ninput_price = 1\noutput_price = 2\n'
     made = planned(tmp_path, text)
-    assert made.limit("bot", "") == Limit(day=10)
-    assert made.decided("m") == Price(2, 4)
+    assert made.limit("bot", "") == SpendingLimit(day=10)
+    assert made.decided("m") == ModelPrice(2, 4)
 
 
 def test_another_currency_without_its_dollar_is_an_error(tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_another_currency_without_its_dollar_is_an_error(tmp_path: Path) -> None
 def test_a_price_that_was_set_goes_before_the_list(tmp_path: Path) -> None:
     text = "[budget.models.'openai/gpt-4o']\ninput_price = 1\noutput_price = 2\ncached_price = 0.1\n"
     made = planned(tmp_path, text)
-    assert made.price("openai/gpt-4o") == Price(1, 2, 0.1)
-    assert made.price("openai/gpt-4o-mini") == Price(0.15, 0.6, 0.075)
+    assert made.price("openai/gpt-4o") == ModelPrice(1, 2, 0.1)
+    assert made.price("openai/gpt-4o-mini") == ModelPrice(0.15, 0.6, 0.075)
     assert (made.price("local"), made.price("nobody/knows")) == (FREE, None)
 
 
 def test_a_price_for_each_is_for_those_without_their_own(tmp_path: Path) -> None:
     text = "[budget.models.each]\ninput_price = 1\noutput_price = 2\n[budget.models.'openai/gpt-4o']\nday = 1\n"
-    assert planned(tmp_path, text).price("openai/gpt-4o") == Price(1, 2)
+    assert planned(tmp_path, text).price("openai/gpt-4o") == ModelPrice(1, 2)
 
 
 def test_what_sits_at_an_own_address_has_no_price_of_the_list(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_sits_at_an_own_address_has_no_price_of_the_list(tmp_path: Path) ->
 
 def test_a_provider_behind_a_proxy_keeps_its_price(tmp_path: Path) -> None:
     made = planned(tmp_path, '[model]\nname = "anthropic/claude-sonnet-4-5"\napi_base = "http://localhost:1"\n')
-    assert made.price("anthropic/claude-sonnet-4-5") == Price(3.0, 15.0, 0.3)
+    assert made.price("anthropic/claude-sonnet-4-5") == ModelPrice(3.0, 15.0, 0.3)
 
 
 def test_what_is_reserved_is_the_price_of_the_dearest_model_that_may_answer(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_environment_sets_tables_as_json(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("BUBBOT_BUDGET__DAY", "2.5")
     monkeypatch.setenv("BUBBOT_BUDGET__USERS", '{"each": {"day": "0.5"}}')
     made = planned(tmp_path, "")
-    assert (made.limit("bot", ""), made.limit("user", "telegram:1")) == (Limit(day=2.5), Limit(day=0.5))
+    assert (made.limit("bot", ""), made.limit("user", "telegram:1")) == (SpendingLimit(day=2.5), SpendingLimit(day=0.5))
     monkeypatch.setenv("BUBBOT_BUDGET__USERS", "{nonsense")
     with pytest.raises(ConfigError, match=r"\[budget\] users is '{nonsense', but must be tables such as"):
         planned(tmp_path, "")

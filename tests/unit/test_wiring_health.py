@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import Health, Inbound, Outbound, Role, Sender
+from bubbot.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.cli.tape_names import service
 from bubbot.home import Home
 from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import App, now, open_app, open_tapes
+from bubbot.wiring import Bot, now, open_app, open_tapes
 from bubbot.wiring_health import left_behind
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
@@ -24,11 +24,11 @@ class Telling:
 
     name = "stdin"
 
-    def __init__(self, health: Health | Exception) -> None:
+    def __init__(self, health: ChannelHealth | Exception) -> None:
         self._health = health
 
-    def health(self) -> Health:
-        """See `Reports`."""
+    def health(self) -> ChannelHealth:
+        """See `ReportsHealth`."""
         if isinstance(self._health, Exception):
             raise self._health
         return self._health
@@ -39,7 +39,7 @@ def said(text: str, number: int = 1) -> Inbound:
 
 
 @asynccontextmanager
-async def opened(home: Home) -> AsyncIterator[App]:
+async def opened(home: Home) -> AsyncIterator[Bot]:
     async with open_app(SETTINGS, home, channel_settings={"write": lambda _: None}) as app:
         yield app
 
@@ -81,13 +81,13 @@ async def test_what_an_earlier_process_left_open_is_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("health", "ready", "note"),
     [
-        (Health(ready=True, heard="2026-11-22T10:00:00Z"), True, ""),
-        (Health(ready=False, note="deaf"), False, "deaf"),
+        (ChannelHealth(ready=True, heard="2026-11-22T10:00:00Z"), True, ""),
+        (ChannelHealth(ready=False, note="deaf"), False, "deaf"),
         (ValueError("a defect"), False, "ValueError"),
     ],
 )
 async def test_a_channel_tells_how_it_is_or_that_it_cannot(
-    tmp_path: Path, health: Health | Exception, *, ready: bool, note: str
+    tmp_path: Path, health: ChannelHealth | Exception, *, ready: bool, note: str
 ) -> None:
     async with opened(Home(tmp_path / "home")) as app:
         assert app.watch.channels() == ()

@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.cli import writing
 from bubbot.cli.main import COMMANDS
-from bubbot.cli.writing import WRITING, Desk, answer
+from bubbot.cli.writing import WRITING, CommandContext, answer
 from bubbot.control.codec import encode
 from bubbot.errors import ConfigError, ControlError, EntryNotFound
 from bubbot.settings import Settings
@@ -35,7 +35,7 @@ class Turns:
 
     @asynccontextmanager
     async def exclusive(self, session: str) -> AsyncIterator[None]:
-        """See `Desk`."""
+        """See `CommandContext`."""
         self.asked.append(session)
         self.waiting.set()
         await self.over.wait()
@@ -52,16 +52,16 @@ def turns() -> Turns:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, turns: Turns) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, turns: Turns) -> AsyncIterator[CommandContext]:
     store = await open_store(tmp_path / "bubbot.db", salt=os.urandom, now=now)
     try:
         async with asyncio.timeout(WAIT):
-            yield Desk(store, await store.workspace("w"), Settings(), turns.exclusive)
+            yield CommandContext(store, await store.workspace("w"), Settings(), turns.exclusive)
     finally:
         await store.aclose()
 
 
-async def do(desk: Desk, name: str, **arguments: object) -> str:
+async def do(desk: CommandContext, name: str, **arguments: object) -> str:
     """What the running bot prints for a command."""
     kind, _ = writing._loaded(name)
     return str((await answer(desk, {"name": name, "arguments": encode(kind(**arguments))}))["told"]["text"])
@@ -76,7 +76,7 @@ async def do(desk: Desk, name: str, **arguments: object) -> str:
     ],
 )  # fmt: skip
 async def test_a_command_writes_only_between_turns(
-    desk: Desk, turns: Turns, name: str, arguments: dict[str, object]
+    desk: CommandContext, turns: Turns, name: str, arguments: dict[str, object]
 ) -> None:
     doing = asyncio.create_task(do(desk, name, **arguments))
     await turns.waiting.wait()
@@ -87,7 +87,7 @@ async def test_a_command_writes_only_between_turns(
     assert turns.inside == 0
 
 
-async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: Desk, turns: Turns) -> None:
+async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: CommandContext, turns: Turns) -> None:
     turns.over.set()
     await do(desk, "memory save", session="telegram:42", text="tea\nmilk")
     await do(desk, "memory forget", session="telegram:42", text="milk")
@@ -96,13 +96,15 @@ async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: 
     assert (turns.asked, turns.inside) == (["telegram:42"] * 4, 0)
 
 
-async def test_a_turn_that_does_not_end_is_not_waited_for_for_ever(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_does_not_end_is_not_waited_for_for_ever(
+    desk: CommandContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "PATIENCE", 0.05)
     with pytest.raises(ConfigError, match=",stop ends it; nothing was written"):
         await do(desk, "memory save", session="work", text="tea")
 
 
-async def test_a_command_that_fails_leaves_the_session_to_its_turns(desk: Desk, turns: Turns) -> None:
+async def test_a_command_that_fails_leaves_the_session_to_its_turns(desk: CommandContext, turns: Turns) -> None:
     turns.over.set()
     await do(desk, "memory save", session="work", text="tea")
     with pytest.raises(EntryNotFound):
@@ -110,7 +112,7 @@ async def test_a_command_that_fails_leaves_the_session_to_its_turns(desk: Desk, 
     assert turns.inside == 0
 
 
-async def test_what_is_no_writing_command_is_refused(desk: Desk) -> None:
+async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> None:
     for name in ("tape show", "os.system", 7, None):
         with pytest.raises(ControlError, match="has no command"):
             await answer(desk, {"name": name, "arguments": {}})
