@@ -56,7 +56,7 @@ CODES_PER_DAY = 120
 """Codes of a channel within any 24 hours. Each is two facts: the code, and the message that was refused."""
 WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
-KEPT = timedelta(days=1)
+CODE_RETENTION = timedelta(days=1)
 """How long a code is remembered after it was given, to say that it has expired."""
 NAME_LENGTH = 64
 
@@ -85,7 +85,7 @@ class ListedPeople:
         return {one: self.role(one) for one in sorted(self.owners | self.admins | self.members, key=int)}
 
 
-NOBODY = ListedPeople()
+NO_LISTED_PEOPLE = ListedPeople()
 
 
 def higher(first: Role, second: Role) -> Role:
@@ -133,13 +133,13 @@ class AccessService:
         """
         if not is_id(sender_id):
             return Role.STRANGER
-        listed = self._configured.get(channel, NOBODY).role(sender_id)
+        listed = self._configured.get(channel, NO_LISTED_PEOPLE).role(sender_id)
         return higher(listed, self._state.role(channel, sender_id))
 
     def people(self, channel: str) -> tuple[str, ...]:
         """The numeric ids of those who may speak on a channel, configured or granted."""
         granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
-        return tuple(dict.fromkeys([*self._configured.get(channel, NOBODY).people(), *granted]))
+        return tuple(dict.fromkeys([*self._configured.get(channel, NO_LISTED_PEOPLE).people(), *granted]))
 
     async def load(self) -> None:
         """Reads the tape, once; later changes are kept track of."""
@@ -192,9 +192,9 @@ class AccessService:
         """Sees to it that the tape has been read, forgets old codes, and returns the time."""
         now = self._now()
         if not self._read:
-            self._state = await self._tape.read(AccessView(now - KEPT))
+            self._state = await self._tape.read(AccessView(now - CODE_RETENTION))
             self._read = True
-        self._state = self._state.since(now - KEPT)
+        self._state = self._state.since(now - CODE_RETENTION)
         return now
 
     async def _write(self, *entries: TapeEntry) -> tuple[TapeEntry, ...]:
@@ -290,7 +290,7 @@ class AccessService:
         async with self._one_at_a_time:
             await self._current()
             sender_id = numeric_id(sender_id)
-            listed = self._configured.get(channel, NOBODY)
+            listed = self._configured.get(channel, NO_LISTED_PEOPLE)
             for key in ("owners", "admins", "members"):
                 if sender_id in getattr(listed, key):
                     raise ConfigError(
@@ -344,8 +344,8 @@ def _as_given(code: str) -> str:
 
 def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
     """Return true if a channel that gave out codes at these times may give another one."""
-    today = sorted(at for at in issued if now - at < KEPT)
-    left, before = float(CODES_AT_ONCE), now - KEPT
+    today = sorted(at for at in issued if now - at < CODE_RETENTION)
+    left, before = float(CODES_AT_ONCE), now - CODE_RETENTION
     for at in today:
         left = min(CODES_AT_ONCE, left + (at - before) / CODE_INTERVAL) - 1
         before = at

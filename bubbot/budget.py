@@ -21,13 +21,13 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
 from bubbot.views.budget import (
-    BOT,
-    MARK,
-    NOTHING,
+    BOT_SCOPE,
+    BUDGET_CHECKPOINT,
     RESERVED,
     SETTLED,
     UNPRICED,
     WARNED,
+    ZERO_SPENT,
     BudgetCheckpointView,
     BudgetState,
     BudgetStateView,
@@ -44,9 +44,9 @@ from bubbot.views.budget import (
 
 log = logging.getLogger(__name__)
 
-EACH = "each"
+EACH_KEY = "each"
 """The name of a limit for everybody who has none of their own."""
-MARK_EVERY = 200
+BUDGET_CHECKPOINT_INTERVAL = 200
 """Facts between two bookkeeping anchors at least; more where an anchor has more totals than that."""
 TOLD_AGAIN = timedelta(minutes=10)
 """How soon a person is told again that a budget is used up."""
@@ -101,7 +101,7 @@ class BudgetLimits:
     def limit(self, scope: str, name: str) -> SpendingLimit | None:
         """The limit that holds for one; None where there is none."""
         found = self.limits.get((scope, name))
-        found = found if found is not None or scope == BOT else self.limits.get((scope, EACH))
+        found = found if found is not None or scope == BOT_SCOPE else self.limits.get((scope, EACH_KEY))
         return None if found is None or found == _NONE else found
 
 
@@ -179,7 +179,7 @@ class Budget:
 
     def spent(self, scope: str, name: str, period: str) -> SpentTotal:
         """What was settled for one in a day or month that is not over."""
-        return self._books.spent.get(TotalKey(scope, name, period), NOTHING)
+        return self._books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
 
     def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """What was settled in the days and months that are not over."""
@@ -247,7 +247,7 @@ class Budget:
     def used_up(self, scope: str, name: str) -> bool:
         """Whether a budget leaves no room for a call now."""
         day = self.today()
-        return any(self._measured(TotalKey(scope, name, period), NOTHING) is not None for period in (day, day[:7]))
+        return any(self._measured(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7]))
 
     async def _reserved(self, payer: BudgetSubject, model: str, input_tokens: int) -> MeteredCall:
         while True:
@@ -286,14 +286,14 @@ class Budget:
 
     def _must_wait(self, hold: Reservation, keys: Sequence[TotalKey]) -> bool:
         """Whether calls under way hold all that is left of these. Raises `BudgetExceeded` where one is spent."""
-        spent = [key for key in keys if self._measured(key, NOTHING) is not None]
+        spent = [key for key in keys if self._measured(key, ZERO_SPENT) is not None]
         if spent:  # who is told of a day is not to find the month used up on the next one
             raise self._refusal(max(spent, key=lambda key: renewal(key.period)), hold.payer)
         return any(self._measured(key, self._books.held(key)) is not None for key in keys)
 
     def _measured(self, key: TotalKey, held: SpentTotal) -> str | None:
         """By which measure a total has reached its limit, with what is held of it."""
-        limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, NOTHING)
+        limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, ZERO_SPENT)
         if limit is None:
             return None
         for measure, used in ((COST, (spent.nano + held.nano) / NANO), (TOKENS, spent.tokens + held.tokens)):
@@ -391,7 +391,7 @@ class Budget:
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """By which measures a total is near its limit, with the share in percent."""
-        limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, NOTHING)
+        limit, spent = self.plan.limit(key.scope, key.name), self._books.spent.get(key, ZERO_SPENT)
         used = {COST: spent.nano / NANO, TOKENS: float(spent.tokens)}
         most = {measure: limit.of(key.period, measure) if limit else None for measure in used}
         shares = {measure: used[measure] / least for measure, least in most.items() if least}
@@ -414,13 +414,13 @@ class Budget:
         if (today := self.today()) != self._day:  # once a day: a large bot has many totals
             self._books.since(today)
             self._day = today
-        if self._marking or self._facts < max(MARK_EVERY, len(self._books.spent)):
+        if self._marking or self._facts < max(BUDGET_CHECKPOINT_INTERVAL, len(self._books.spent)):
             return
         self._marking = True
         try:
             books, newest = await self._tape.read(BudgetStateView(await self._tape.read(BudgetCheckpointView())))
             state: dict[str, Any] = {"after": newest, **books.since(today).state()}
-            await self._tape.append([anchor(MARK, state, window=False)])
+            await self._tape.append([anchor(BUDGET_CHECKPOINT, state, window=False)])
             self._facts = 0
         finally:
             self._marking = False

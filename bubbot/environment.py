@@ -14,7 +14,7 @@ from typing import get_args
 from bubbot.errors import ConfigError
 from bubbot.settings_values import Level
 
-PREFIX = "BUBBOT_"
+ENVIRONMENT_PREFIX = "BUBBOT_"
 """What the name of every environment variable of bubbot begins with."""
 SECRET_KEY = re.compile(r"(^|_)(token|secret|password|key)$")
 """What the name of a setting or of a variable ends in that holds a secret."""
@@ -75,7 +75,7 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
 
     For the crash that comes before the settings are loaded; raises nothing.
     """
-    ours = {name.upper(): value for name, value in variables().items() if name.upper().startswith(PREFIX)}
+    ours = {name.upper(): value for name, value in variables().items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
     level = ours.get("BUBBOT_LOG__LEVEL", "").lower()
     secrets = tuple(value for name, value in ours.items() if SECRET_KEY.search(name.lower()))
     return level if level in get_args(get_args(Level)[0]) else "info", secrets
@@ -103,4 +103,4 @@ def service_manager(pid: int) -> tuple[str, float | None]:
 def left_behind() -> tuple[str, ...]:
     """The names of variables that count here and that a service does not see: settings, and keys of providers."""
     named = (name for name, value in variables().items() if value and name != "BUBBOT_HOME")
-    return tuple(sorted(name for name in named if name.startswith(PREFIX) or name.endswith("_API_KEY")))
+    return tuple(sorted(name for name in named if name.startswith(ENVIRONMENT_PREFIX) or name.endswith("_API_KEY")))

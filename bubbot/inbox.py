@@ -17,13 +17,13 @@ from bubbot.turn import AcceptedInbound, TapeChange
 from bubbot.views.bookkeeping import CheckpointView, mark_anchor
 from bubbot.views.inbox import (
     BEGAN,
-    CHANGED,
-    DONE,
-    INTERRUPTED,
-    MARK,
+    INBOUND_DONE,
+    INBOUND_INTERRUPTED,
+    INBOUND_REFUSED,
+    INBOX_CHECKPOINT,
+    MESSAGE_CHANGED,
     MOVED,
     RECEIVED,
-    REFUSED,
     UNPARSED,
     BackfillCursorView,
     ChatMigrationsView,
@@ -37,7 +37,7 @@ from bubbot.views.inbox import (
     inbound_from,
 )
 
-MARK_EVERY = 50
+INBOX_CHECKPOINT_INTERVAL = 50
 """Accepted inbounds between two bookkeeping anchors; what a start-up has to read is about twice that."""
 
 
@@ -106,12 +106,14 @@ class Inbox:
         """Makes durable what changes a session's tape without a turn: a change of an earlier message, or a message
         that is only heard. None: it was noted before."""
         nonce = self._new_id()
-        stored = await self._first(event(CHANGED, change_data(change), key=change.external_id, accept=nonce), nonce)
+        stored = await self._first(
+            event(MESSAGE_CHANGED, change_data(change), key=change.external_id, accept=nonce), nonce
+        )
         return TapeChange(stored.id, change_from(stored.payload["data"])) if stored else None
 
     async def refuse(self, external_id: str) -> None:
         """The fact that something came and was not taken: its id alone, nothing of what it said."""
-        await self._tape.append([event(REFUSED, {}, key=external_id)], keep_first=True)
+        await self._tape.append([event(INBOUND_REFUSED, {}, key=external_id)], keep_first=True)
 
     async def moved(self, moved: ChatMigration) -> None:
         """The fact that a chat goes on under another id."""
@@ -140,12 +142,12 @@ class Inbox:
 
     async def open(self) -> tuple[AcceptedInbound, ...]:
         """The inbounds that no turn has finished, oldest first, with the turns begun for them."""
-        mark = await self._tape.read(CheckpointView(MARK))
+        mark = await self._tape.read(CheckpointView(INBOX_CHECKPOINT))
         return await self._tape.read(InboxView(mark))
 
     async def changes(self) -> tuple[TapeChange, ...]:
         """The changes that are not on their session tapes yet, oldest first."""
-        mark = await self._tape.read(CheckpointView(MARK))
+        mark = await self._tape.read(CheckpointView(INBOX_CHECKPOINT))
         return await self._tape.read(OpenChangesView(mark))
 
     async def mark(self) -> None:
@@ -154,15 +156,15 @@ class Inbox:
         The first call counts what earlier processes accepted: some live for one message only.
         """
         if self._unmarked is None:
-            last, head = await self._tape.read(CheckpointView(MARK)), await self._tape.head()
+            last, head = await self._tape.read(CheckpointView(INBOX_CHECKPOINT)), await self._tape.head()
             self._unmarked = last.passed(head)
-        if self._unmarked < MARK_EVERY:
+        if self._unmarked < INBOX_CHECKPOINT_INTERVAL:
             return
         self._unmarked = 0
         head = await self._tape.head()
         still = [_open_item(one) for one in await self.open() if one.id <= head]
         still += [{"id": one.id, "attempts": 0} for one in await self.changes() if one.id <= head]
-        await self._tape.append([mark_anchor(MARK, head, still)])
+        await self._tape.append([mark_anchor(INBOX_CHECKPOINT, head, still)])
 
 
 def _open_item(accepted: AcceptedInbound) -> JsonObject:
@@ -178,9 +180,9 @@ def began_anew(time: str, restore: int) -> TapeEntry:
 
 def done(ids: Sequence[int], *, turn: str = "", outcome: str) -> TapeEntry:
     """The fact that a turn finished these inbounds, or, without a turn, that nothing more is to be done for them."""
-    return event(DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})
+    return event(INBOUND_DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})
 
 
 def interrupted(ids: Sequence[int], *, turn: str) -> TapeEntry:
     """The fact that the process ended in the middle of a turn for these inbounds; they are open still."""
-    return event(INTERRUPTED, {"inbounds": list(ids), "turn": turn})
+    return event(INBOUND_INTERRUPTED, {"inbounds": list(ids), "turn": turn})

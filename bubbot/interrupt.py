@@ -10,7 +10,7 @@ import os
 import signal
 from types import FrameType
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 """The exit code after Ctrl-C, as of a shell: 128 and the number of the signal."""
 
 
@@ -27,4 +27,4 @@ def raise_on_interrupt() -> None:
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(EXIT_INTERRUPTED)

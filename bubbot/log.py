@@ -28,7 +28,7 @@ REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
 """Secrets with fewer characters are not searched for: they would tear ordinary words apart."""
 
-REMEMBERED = 10
+MAX_LOGGED_WARNINGS = 10
 """Warnings and errors that are remembered, the newest of them."""
 REMEMBERED_LENGTH = 300
 """Characters of the message of each."""
@@ -139,7 +139,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self.redactor = redactor
         self._threshold = threshold
         self._follows = stream is None
-        self._newest: deque[LoggedWarning] = deque(maxlen=REMEMBERED)
+        self._newest: deque[LoggedWarning] = deque(maxlen=MAX_LOGGED_WARNINGS)
         self._warnings = self._errors = 0
         if form == "auto":
             form = "text" if self.stream.isatty() else "keyvalue"

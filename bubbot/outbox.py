@@ -13,9 +13,9 @@ from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
 from bubbot.views.bookkeeping import CheckpointView, mark_anchor
 from bubbot.views.outbox import (
-    ENDED,
+    DELIVERY_ABANDONED,
     INTENT,
-    MARK,
+    OUTBOX_CHECKPOINT,
     PREVIEW,
     PREVIEW_BEGIN,
     PREVIEW_END,
@@ -35,7 +35,7 @@ from bubbot.views.outbox import (
     preview_key,
 )
 
-MARK_EVERY = 50
+OUTBOX_CHECKPOINT_INTERVAL = 50
 """Receipts between two bookkeeping anchors."""
 
 
@@ -112,7 +112,7 @@ class Outbox:
 
     async def open(self) -> tuple[OutboxMessage, ...]:
         """The intents with parts that have no receipt, oldest first."""
-        mark = await self._tape.read(CheckpointView(MARK))
+        mark = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT))
         return await self._tape.read(OutboxView(mark))
 
     async def sessions_of(self, digest: str) -> tuple[str, ...]:
@@ -122,11 +122,11 @@ class Outbox:
 
     async def _count(self) -> None:
         if self._unmarked is None:  # earlier processes may have lived for one message only
-            last, head = await self._tape.read(CheckpointView(MARK)), await self._tape.head()
+            last, head = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT)), await self._tape.head()
             self._unmarked = last.passed(head)
         else:
             self._unmarked += 1
-        if self._unmarked >= MARK_EVERY:
+        if self._unmarked >= OUTBOX_CHECKPOINT_INTERVAL:
             await self.mark()
 
     async def mark(self) -> None:
@@ -134,12 +134,12 @@ class Outbox:
         self._unmarked = 0
         head = await self._tape.head()
         still = [{"id": one.id, "sent": sorted(one.sent)} for one in await self.open() if one.id <= head]
-        await self._tape.append([mark_anchor(MARK, head, still)])
+        await self._tape.append([mark_anchor(OUTBOX_CHECKPOINT, head, still)])
 
 
 def ended(intent_id: int, reason: str) -> TapeEntry:
     """The fact that an intent is given up, and why."""
-    return event(ENDED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
+    return event(DELIVERY_ABANDONED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
 
 
 def live_end(inbound: int) -> TapeEntry:

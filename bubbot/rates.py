@@ -10,13 +10,13 @@ from datetime import datetime, timedelta, tzinfo
 from bubbot.errors import RateLimitExceeded
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import moment
-from bubbot.views.budget import CHAT, USER, BudgetSubject, LateTurnsView
+from bubbot.views.budget import CHAT_SCOPE, USER_SCOPE, BudgetSubject, LateTurnsView
 
-EACH = "each"
+EACH_KEY = "each"
 """The name of a rate for everybody who has none of their own."""
-PATIENCE = timedelta(minutes=1)
+MAX_RATE_WAIT = timedelta(minutes=1)
 """A message over a rate waits for so long at most; one that would have to wait longer is refused."""
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+ONE_MINUTE, ONE_HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RateLimiter:
         now = self.now()
         for date, payer in (await tape.read(LateTurnsView())).values():
             at = moment(date)
-            if at is not None and now - HOUR < at <= now + PATIENCE:
+            if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
                 self._book(payer, at)
 
     def book(self, payer: BudgetSubject) -> float:
@@ -55,27 +55,27 @@ class RateLimiter:
         start = now
         for key, rate in self._rates(payer):
             starts = self._late(key, now)
-            for most, span in ((rate.minute, MINUTE), (rate.hour, HOUR)):
+            for most, span in ((rate.minute, ONE_MINUTE), (rate.hour, ONE_HOUR)):
                 if most is None or len(starts) < most:
                     continue
                 free = starts[-most] + span
-                if free - now > PATIENCE:
-                    raise self._refusal(payer, key, (most, "hour" if span is HOUR else "minute"), free)
+                if free - now > MAX_RATE_WAIT:
+                    raise self._refusal(payer, key, (most, "hour" if span is ONE_HOUR else "minute"), free)
                 start = max(start, free)
         self._book(payer, start)
         return (start - now).total_seconds()
 
     def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
-        keys = [(scope, name) for scope, name in ((USER, payer.user), (CHAT, payer.chat)) if name]
-        found = [(key, self.rates.get(key) or self.rates.get((key[0], EACH))) for key in keys]
+        keys = [(scope, name) for scope, name in ((USER_SCOPE, payer.user), (CHAT_SCOPE, payer.chat)) if name]
+        found = [(key, self.rates.get(key) or self.rates.get((key[0], EACH_KEY))) for key in keys]
         return [(key, rate) for key, rate in found if rate is not None]
 
     def _late(self, key: tuple[str, str], now: datetime) -> deque[datetime]:
         """The starts of the last hour, and those to come; what is further ahead is from a clock that was set back."""
         starts = self._starts.get(key, deque())
-        while starts and starts[-1] > now + PATIENCE:
+        while starts and starts[-1] > now + MAX_RATE_WAIT:
             starts.pop()
-        while starts and starts[0] <= now - HOUR:
+        while starts and starts[0] <= now - ONE_HOUR:
             starts.popleft()
         return starts
 
@@ -83,7 +83,7 @@ class RateLimiter:
         for key, _ in self._rates(payer):
             self._starts.setdefault(key, deque()).append(at)
         if len(self._starts) > 1000:  # people who have not written for an hour
-            self._starts = {key: starts for key, starts in self._starts.items() if starts[-1] > at - HOUR}
+            self._starts = {key: starts for key, starts in self._starts.items() if starts[-1] > at - ONE_HOUR}
 
     def _refusal(
         self, payer: BudgetSubject, key: tuple[str, str], most: tuple[int, str], free: datetime
@@ -91,7 +91,7 @@ class RateLimiter:
         """Told once until the rate allows the next one."""
         person = BudgetSubject(payer.session, payer.user)
         until = self._told.get(person)
-        told = until is not None and self.now() < until <= self.now() + HOUR and payer.channel not in self.loud
+        told = until is not None and self.now() < until <= self.now() + ONE_HOUR and payer.channel not in self.loud
         if not told:
             self._told = {one: until for one, until in self._told.items() if until > self.now()} | {person: free}
         renews = free.astimezone(self.zone).strftime("%H:%M")

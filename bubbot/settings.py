@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_valid
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from bubbot.environment import PREFIX, SECRET_KEY, variables
+from bubbot.environment import ENVIRONMENT_PREFIX, SECRET_KEY, variables
 from bubbot.errors import ConfigError
 from bubbot.settings_budget import BUDGET_TABLES, BudgetSettings
 from bubbot.settings_channels import ChannelSettings, GuildSettings
@@ -94,7 +94,7 @@ class Settings(BaseSettings):
         frozen=True,
         extra="forbid",
         hide_input_in_errors=True,
-        env_prefix=PREFIX,
+        env_prefix=ENVIRONMENT_PREFIX,
         env_nested_delimiter="__",
         enable_decoding=False,
     )
@@ -235,15 +235,15 @@ _SECTIONS: Mapping[str, type[SettingsSection]] = {
 }
 _TABLES = (*_SECTIONS, "channels")
 # What people write with one underscore for two: it would be ignored without a word.
-_SINGLE = {section: f"{PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {
-    f"{section}_{key}": f"{PREFIX}{section}__{key}".upper()
+_SINGLE = {section: f"{ENVIRONMENT_PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {
+    f"{section}_{key}": f"{ENVIRONMENT_PREFIX}{section}__{key}".upper()
     for section, model in _SECTIONS.items()
     for key in model.model_fields
 }
 
 
 def _variable(path: Keys) -> str:
-    return "environment variable " + PREFIX + "__".join(path).upper()
+    return "environment variable " + ENVIRONMENT_PREFIX + "__".join(path).upper()
 
 
 def _credential(path: Keys) -> str:
@@ -253,16 +253,16 @@ def _credential(path: Keys) -> str:
 def _environment(problems: list[str]) -> dict[str, Any]:
     """The values of the variables, nested by `__`; names that look like settings and are none are problems."""
     for name in sorted(variables()):
-        if not name.upper().startswith(PREFIX):
+        if not name.upper().startswith(ENVIRONMENT_PREFIX):
             continue
-        section, *keys = name.upper().removeprefix(PREFIX).lower().split("__")
+        section, *keys = name.upper().removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         where = f"environment variable {name}"
         if any("\ud800" <= char <= "\udfff" for char in variables()[name]):
             problems.append(f"{where} is not UTF-8 text.")
         if keys and section not in _TABLES:
             problems.append(f"{where}: [{section}] is no section{near(section, _TABLES)}.")
         elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
-            problems.append(f"{where} names no setting: write {PREFIX}<SECTION>__<KEY>.")
+            problems.append(f"{where} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
         elif not keys and section in _SINGLE:
             # Other names without `__` may be anything: Kubernetes makes BUBBOT_PORT for a service called bubbot.
             problems.append(f"{where} names no setting: write {_SINGLE[section]}.")

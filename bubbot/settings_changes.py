@@ -10,9 +10,11 @@ from pydantic import SecretStr
 
 from bubbot.settings import Settings
 
-LATER = frozenset({"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"})
+RESTART_REQUIRED = frozenset(
+    {"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"}
+)
 """Keys, and whole sections, that are read once, at the start. All others are taken over by a reload."""
-SHOWN = 200
+MAX_SHOWN_VALUE = 200
 """Characters of a value in a fact; a longer one (a persona) is cut."""
 
 Flat: TypeAlias = Mapping[str, Any]
@@ -39,13 +41,13 @@ def changes(old: Settings, new: Settings) -> SettingsDiff:
 
 def is_later(key: str) -> bool:
     """Whether a key takes effect at the next start only."""
-    return key in LATER or key.partition(".")[0] in LATER
+    return key in RESTART_REQUIRED or key.partition(".")[0] in RESTART_REQUIRED
 
 
 def effective(old: Settings, new: Settings) -> Settings:
     """The new settings, but for what takes effect at the next start."""
     kept: dict[str, Any] = {}
-    for name in LATER:
+    for name in RESTART_REQUIRED:
         section, _, key = name.partition(".")
         if not key:
             kept[section] = getattr(old, section)
@@ -87,4 +89,4 @@ def _shown(value: Any, secrets: Sequence[str]) -> Any:
     if isinstance(value, SecretStr) or any(secret in str(value) for secret in secrets if secret):
         return "[secret]"
     text = str(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN_VALUE else f"{text[:MAX_SHOWN_VALUE]}…"

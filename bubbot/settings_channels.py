@@ -14,7 +14,7 @@ from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
 from bubbot.settings_model import SettingsSection
 from bubbot.settings_sources import quoted, shown
-from bubbot.settings_values import DAY, Ids, Name, Number, Whole, wanted
+from bubbot.settings_values import DAY_SECONDS, Ids, Name, Number, Whole, wanted
 
 TOKENED = frozenset({"telegram", "discord"})
 """Kinds of channel that are not started without a token."""
@@ -125,9 +125,9 @@ class ChannelSettings(SettingsSection):
         default="queue", description="What becomes of a message during a turn: it waits, joins the turn, or is left."
     )
     stale_after: Number = Field(
-        default=DAY,
+        default=DAY_SECONDS,
         ge=0,
-        le=366 * DAY,
+        le=366 * DAY_SECONDS,
         description="Seconds after which a missed message gets one notice, and no turn.",
     )
     per_chat: Whole = Field(default=2, ge=1, le=100, description="Turns of one chat at once, over its threads.")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bubbot.settings_values import (
     AUTO,
-    DAY,
+    DAY_SECONDS,
     Address,
     Level,
     LogForm,
@@ -82,18 +82,21 @@ class ModelSettings(SettingsSection):
         default=None, description="The key of the provider of `name`; models of other providers are never sent it."
     )
     timeout: Number = Field(
-        default=600.0, gt=0, le=DAY, description="Seconds one whole model call may take, with all its retries."
+        default=600.0, gt=0, le=DAY_SECONDS, description="Seconds one whole model call may take, with all its retries."
     )
     connect_timeout: Number = Field(
-        default=10.0, ge=0.1, le=DAY, description="Seconds a connection to a provider may take."
+        default=10.0, ge=0.1, le=DAY_SECONDS, description="Seconds a connection to a provider may take."
     )
     first_token_timeout: Number = Field(
-        default=300.0, ge=0.1, le=DAY, description="Seconds until a provider sends the first piece of an answer."
+        default=300.0,
+        ge=0.1,
+        le=DAY_SECONDS,
+        description="Seconds until a provider sends the first piece of an answer.",
     )
     idle_timeout: Number = Field(
         default=60.0,
         ge=0.1,
-        le=DAY,
+        le=DAY_SECONDS,
         description="Seconds of silence within an answer after which it is given up; for `local` also before it.",
     )
     retries: Whole = Field(
@@ -144,7 +147,7 @@ class MemorySettings(SettingsSection):
 class ToolSettings(SettingsSection):
     """`[tools]`: limits of every tool."""
 
-    timeout: Number = Field(default=60.0, gt=0, le=DAY, description="Seconds one tool may run.")
+    timeout: Number = Field(default=60.0, gt=0, le=DAY_SECONDS, description="Seconds one tool may run.")
     result_limit: Whole = Field(
         default=16000,
         ge=100,

@@ -16,7 +16,7 @@ from bubbot.views.context import SELECTORS, is_selector
 
 AUTO = "auto"
 """The selector that follows from what is known of the model."""
-DAY = 86400.0
+DAY_SECONDS = 86400.0
 """The longest time limit, in seconds."""
 
 _WORDS = {

@@ -95,7 +95,11 @@ def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
 def _check_address(settings: Settings, provider: str) -> None:
     """Raise `ConfigError` if `api_base` holds credentials that would go into the same header as the key."""
     address, has_key = urlsplit(settings.model.api_base or ""), settings.model.api_key is not None
-    if (address.username or address.password) and provider != "gemini" and (has_key or provider in litellm_keys.KEYS):
+    if (
+        (address.username or address.password)
+        and provider != "gemini"
+        and (has_key or provider in litellm_keys.PROVIDER_KEY_VARIABLES)
+    ):
         raise ConfigError(
             f"[model] api_base holds a user name or a password, which cannot be sent beside the key of {provider!r}: take "
             "what stands before the @ out of the address."

@@ -27,7 +27,7 @@ from bubbot.supervise import whole
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tool import Toolbox
 from bubbot.tools.session import typed_commands
-from bubbot.views.config import CONFIG_TAPE, LOADED, REFUSED, ConfigView
+from bubbot.views.config import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
 from bubbot.wiring import now
 from bubbot.wiring_budget import plan_of, rates_of, renewed
 from bubbot.wiring_channels import Table, admission_of, channel_tables, rules_of
@@ -38,9 +38,9 @@ from bubbot.wiring_turns import make_turns
 
 log = logging.getLogger(__name__)
 
-ASKED = 10.0
+VERIFY_TIMEOUT_SECONDS = 10.0
 """Seconds a platform has to say whether it takes a new token; one that cannot be reached is taken at its word later."""
-CLOSING = 2.0
+CHANNEL_CLOSE_SECONDS = 2.0
 """Seconds that the one who asked has to close."""
 
 
@@ -107,7 +107,7 @@ class Reloader:
                 return await self._reload(how)
             except ConfigError as error:
                 problems = [logs.redact(line) for line in str(error).splitlines()]
-                await self._tape.append([event(REFUSED, {"how": how, "problems": problems})])
+                await self._tape.append([event(CONFIG_REFUSED, {"how": how, "problems": problems})])
                 told = "; ".join(problems)
                 log.error("the settings were not taken over: %s", told, extra={"action": "config.refused"})  # noqa: TRY400
                 raise
@@ -218,7 +218,7 @@ class Reloader:
         channel = self._adapter(name, table)
         try:
             if isinstance(channel, VerifiesCredentials):
-                async with asyncio.timeout(ASKED):
+                async with asyncio.timeout(VERIFY_TIMEOUT_SECONDS):
                     await channel.introduce()
         except ChannelRefused as error:
             return f"[channels.{name}]: {error}"
@@ -230,7 +230,7 @@ class Reloader:
         finally:
             if isinstance(channel, SupportsClose):
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(CLOSING):
+                    async with asyncio.timeout(CHANNEL_CLOSE_SECONDS):
                         await channel.aclose()
         return ""
 

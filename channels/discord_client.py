@@ -29,7 +29,7 @@ from channels.discord_patience import DiscordReceiveTiming
 from channels.discord_settings import DiscordSettings
 
 log = logging.getLogger(__name__)
-HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 SESSIONS_AN_HOUR = 20
 """New sessions that may be asked for without a long wait."""
 
@@ -264,7 +264,7 @@ class DiscordGateway(discord.Client):
         if session.lasts:
             return wait
         now = self._pace.monotonic()
-        while self._sessions and now - self._sessions[0] > HOUR:
+        while self._sessions and now - self._sessions[0] > HOUR_SECONDS:
             self._sessions.popleft()
         rationed = len(self._sessions) >= SESSIONS_AN_HOUR
         identify = self._pace.rationed if rationed else self._pace.identify * (0.2 + 0.8 * self._pace.chance())

@@ -11,24 +11,24 @@ from typing import Any
 
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 
-LONGEST = 300
+MAX_REASON_CHARS = 300
 """Characters of what Discord says."""
 
 UNKNOWN_CHANNEL = 10003
 UNKNOWN_MESSAGE = 10008
 UNKNOWN_WEBHOOK = 10015
 UNKNOWN_INTERACTION = 10062
-TOO_LARGE = 40005
+ENTITY_TOO_LARGE = 40005
 ALREADY_ANSWERED = 40060
 MISSING_ACCESS = 50001
-EMPTY = 50006
+EMPTY_MESSAGE = 50006
 NO_DIRECT = 50007
 MISSING_PERMISSIONS = 50013
 INVALID_WEBHOOK_TOKEN = 50027
 INVALID_FORM = 50035
-ARCHIVED = 50083
+THREAD_ARCHIVED = 50083
 
-GONE = frozenset({UNKNOWN_CHANNEL, MISSING_ACCESS, NO_DIRECT})
+UNREACHABLE_CODES = frozenset({UNKNOWN_CHANNEL, MISSING_ACCESS, NO_DIRECT})
 """What says that a chat cannot be reached any more."""
 _WORDS = {
     UNKNOWN_CHANNEL: "the channel or thread is gone, or the bot was put out of its server",
@@ -36,7 +36,7 @@ _WORDS = {
     MISSING_ACCESS: "the bot may not see the channel",
     MISSING_PERMISSIONS: "the bot lacks a permission in the channel",
     NO_DIRECT: "this person takes no direct messages from the bot",
-    ARCHIVED: "the thread is archived and locked",
+    THREAD_ARCHIVED: "the thread is archived and locked",
 }
 """What a code means, where Discord's own words say less."""
 
@@ -58,7 +58,7 @@ class DiscordApiError(Exception):
     @property
     def too_large(self) -> bool:
         """Whether it is about the size of a file."""
-        return self.status == 413 or self.code == TOO_LARGE
+        return self.status == 413 or self.code == ENTITY_TOO_LARGE
 
     @property
     def token_refused(self) -> bool:
@@ -82,11 +82,11 @@ def problem(status: int, body: Any, token: str, waits: str | None = None) -> Dis
     if status >= 500:
         return DiscordUnavailable(f"it has a fault of its own ({status})")
     if status == 413:
-        return DiscordApiError(413, _code(found) or TOO_LARGE, "the request is too large")
+        return DiscordApiError(413, _code(found) or ENTITY_TOO_LARGE, "the request is too large")
     if found is None:
         return DiscordUnavailable(f"what stands before it answered with a page ({status})")
     said = " ".join(str(found.get("message") or "no reason").split())
-    return DiscordApiError(status, _code(found), said.replace(token, "[token]")[:LONGEST])
+    return DiscordApiError(status, _code(found), said.replace(token, "[token]")[:MAX_REASON_CHARS])
 
 
 def refused_token(channel: str) -> ChannelRefused:
@@ -107,7 +107,7 @@ def delivery_failed(error: DiscordApiError | DiscordUnavailable) -> DeliveryFail
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
     # Those without a code are about the token or the address, which the operator can mend; what waits is then sent.
     permanent = 400 <= error.status < 500 and error.status not in (401, 408) and bool(error.code or error.status == 400)
-    return DeliveryFailed(text, permanent=permanent, gone=permanent and error.code in GONE)
+    return DeliveryFailed(text, permanent=permanent, gone=permanent and error.code in UNREACHABLE_CODES)
 
 
 def fetch_failed(error: DiscordApiError | DiscordUnavailable) -> FetchFailed:

@@ -14,8 +14,8 @@ from bubbot.channel import Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdat
 from channels.discord_content import Raw, attachments, number_of, objects, text_of, words
 from channels.discord_text_in import DiscordBotUser, MentionNames, plain, said
 
-DEFAULT, REPLY, SLASH, MENU = 0, 19, 20, 23
-SAID = frozenset({DEFAULT, REPLY, SLASH, MENU})
+DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE = 0, 19, 20, 23
+SAID = frozenset({DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE})
 """Types of messages in which somebody says something; all others are notices of Discord's own (somebody joined, a
 message was pinned, a thread begins with what stands elsewhere)."""
 FORWARD = 1
@@ -172,7 +172,7 @@ class _DiscordMessageReader:
 
     @property
     def _of_somebody(self) -> bool:
-        kind = self._raw.get("type", DEFAULT)
+        kind = self._raw.get("type", DEFAULT_MESSAGE)
         if not isinstance(kind, int):
             raise TypeError("a type that is no number")
         return kind in SAID and self._sender.id != self._scene.me.id
@@ -221,7 +221,7 @@ class _DiscordMessageReader:
     def _replied_to(self) -> str:
         number = self._reference.get("message_id")
         # A copy of a followed channel and a forwarded message name one as well, in another chat.
-        return number_of(number) if self._raw.get("type") == REPLY and number else ""
+        return number_of(number) if self._raw.get("type") == REPLY_MESSAGE and number else ""
 
     def _quote(self) -> Quote | None:
         if self._forwarded:
@@ -230,7 +230,7 @@ class _DiscordMessageReader:
             # Who wrote it is not told.
             return self._quoted(message, "", Sender("")) if isinstance(message, dict) else None
         replied = self._raw.get("referenced_message")
-        if self._raw.get("type") != REPLY or not isinstance(replied, dict):
+        if self._raw.get("type") != REPLY_MESSAGE or not isinstance(replied, dict):
             return None
         author = replied.get("author")
         sender = person(author) if isinstance(author, dict) else Sender("")

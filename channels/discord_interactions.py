@@ -15,8 +15,8 @@ from typing import Any, Literal
 from channels.discord_api import DiscordApi, DiscordApiTiming, FileUpload
 from channels.discord_errors import (
     ALREADY_ANSWERED,
-    ARCHIVED,
     INVALID_WEBHOOK_TOKEN,
+    THREAD_ARCHIVED,
     UNKNOWN_INTERACTION,
     UNKNOWN_MESSAGE,
     UNKNOWN_WEBHOOK,
@@ -25,15 +25,15 @@ from channels.discord_errors import (
 )
 
 log = logging.getLogger(__name__)
-MOST = 1_000
+MAX_OPEN_INTERACTIONS = 1_000
 """Interactions that are remembered."""
-NOW, LATER = 4, 5
+RESPOND_NOW, RESPOND_LATER = 4, 5
 """Kinds of a first answer: a message, or the notice that one is worked on."""
 LOADING = 1 << 7
 """The flag of such a notice."""
 FOR_ONE = 1 << 6
 """The flag of an answer that only the one who asked can see."""
-DONE = "✓"
+DONE_MARK = "✓"
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +80,7 @@ class OpenInteractions:
         if number not in self._living:
             notice, until = now + self._timing.answer_first, now + self._timing.interaction
             self._living[number] = _OpenInteraction(number, token, application, place, notice, until)
-        while len(self._living) > MOST:
+        while len(self._living) > MAX_OPEN_INTERACTIONS:
             self._forget(next(iter(self._living.values())))
 
     async def defer(self, raw: Any) -> None:
@@ -106,7 +106,7 @@ class OpenInteractions:
             if one.state != "new" or one.begun.is_set():
                 return
             try:
-                await self._callback(one, NOW, {"content": DONE, "flags": FOR_ONE})
+                await self._callback(one, RESPOND_NOW, {"content": DONE_MARK, "flags": FOR_ONE})
                 one.state = "dead"
             except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("a command was not confirmed: %s", error, extra={"action": "discord.confirm"})
@@ -171,7 +171,7 @@ class OpenInteractions:
         try:
             await self._api.call("PATCH", f"/webhooks/{one.application}/{one.token}/messages/{message}", json=payload)
         except DiscordApiError as error:
-            if error.code == ARCHIVED:
+            if error.code == THREAD_ARCHIVED:
                 return False
             if not _over(error) or error.code == UNKNOWN_MESSAGE:
                 raise
@@ -204,7 +204,7 @@ class OpenInteractions:
             raise DiscordUnavailable("it is not known whether an interaction is still open")
         if one.state == "new":
             try:
-                found = await self._callback(one, NOW, payload)
+                found = await self._callback(one, RESPOND_NOW, payload)
             except DiscordApiError as error:
                 if error.code != ALREADY_ANSWERED:
                     raise
@@ -226,7 +226,7 @@ class OpenInteractions:
         if one.state != "new":
             return
         try:
-            await self._callback(one, LATER, None)
+            await self._callback(one, RESPOND_LATER, None)
             one.state = "deferred"
         except DiscordApiError as error:
             if error.code == ALREADY_ANSWERED:

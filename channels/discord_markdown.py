@@ -18,13 +18,13 @@ from channels.markdown_parser import language_of, tokens
 from channels.markdown_table import aligned, width_of
 from channels.marked import MarkedText, clean
 
-COLUMNS = 64
+TABLE_COLUMNS = 64
 """Columns of fixed width up to which a table stands in columns; a telephone shows fewer, and wraps them."""
 _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+\-.#]+")
 
 
-def render(source: str, *, table_columns: int = COLUMNS) -> str:
+def render(source: str, *, table_columns: int = TABLE_COLUMNS) -> str:
     """The Markdown for Discord. Tables wider than `table_columns` become a list of their rows."""
     source = clean(source)
     try:

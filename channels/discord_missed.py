@@ -18,14 +18,14 @@ from channels.discord_patience import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord_places import SILENT, ChatDirectory, DiscordChat, places
 
 log = logging.getLogger(__name__)
-EPOCH = 1_420_070_400.0
+DISCORD_EPOCH_SECONDS = 1_420_070_400.0
 """Discord's first second, 2015-01-01, in Unix time."""
-PAGE = 100
+HISTORY_PAGE_MESSAGES = 100
 
 
 def snowflake(seconds: float) -> int:
     """The id that something would have that came up then."""
-    return max(0, int((seconds - EPOCH) * 1000) << 22)
+    return max(0, int((seconds - DISCORD_EPOCH_SECONDS) * 1000) << 22)
 
 
 def seconds_of(time: str) -> float | None:
@@ -153,7 +153,7 @@ class Backfill:
             )  # fmt: skip
             after = floor
         while read < self._pace.most_missed:
-            room = min(PAGE, self._pace.most_missed - read)
+            room = min(HISTORY_PAGE_MESSAGES, self._pace.most_missed - read)
             page = await self._page(chat, after, room)
             for number, raw in page:
                 await take(raw)

@@ -15,7 +15,7 @@ from channels.discord_errors import DiscordApiError, DiscordUnavailable
 from channels.refusals import RefusalTiming
 
 log = logging.getLogger(__name__)
-AT_ONCE = 6
+CONCURRENT_CALLS = 6
 """Requests that are under way at the same time: what people wait for goes before what was missed."""
 
 
@@ -72,7 +72,7 @@ class RetryingDiscordApi:
         self._api = api
         self._channel = channel
         self._pace = pace
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(CONCURRENT_CALLS)
         self.trouble: dict[str, str] = {}
 
     async def __call__(

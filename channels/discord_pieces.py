@@ -7,7 +7,7 @@ import re
 from channels.marked import utf16
 from channels.split_source import split_source
 
-ROOM = 24
+MARKS_MARGIN = 24
 """UTF-16 code units for marks that are closed and opened again: more than all of them at once."""
 _FENCE = re.compile(r"(?:> )*```")
 _BLOCK = re.compile(r"(?:> )*\s*(?:$|- |\d{1,9}[.)] |#{1,3} )")
@@ -27,7 +27,7 @@ def pieces(source: str, limit: int) -> list[str]:
     made: list[str] = []
     open_marks: list[str] = []
     escape = ""
-    for piece in split_source(source, limit - ROOM, utf16):
+    for piece in split_source(source, limit - MARKS_MARGIN, utf16):
         whole = escape + piece
         if open_marks and not _FENCE.match(whole):
             lead = _LEAD.match(whole)

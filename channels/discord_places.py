@@ -14,7 +14,7 @@ from channels.discord_patience import RetryingDiscordApi
 from channels.discord_text_in import DiscordBotUser
 
 DIRECT = 1
-THREADS = frozenset({10, 11, 12})
+THREAD_TYPES = frozenset({10, 11, 12})
 SILENT = frozenset({4, 14, 15, 16})
 """Kinds of channels that hold no messages of their own: categories, directories, forums."""
 ASKED_FOR = 1000
@@ -38,7 +38,7 @@ class DiscordChat:
         """As the port names it."""
         if self.kind == DIRECT:
             return DiscordPlace(self.id, direct=True)
-        if self.kind in THREADS and self.parent:
+        if self.kind in THREAD_TYPES and self.parent:
             return DiscordPlace(self.parent, self.id, self.guild, title=self.name)
         return DiscordPlace(self.id, space=self.guild)
 
@@ -218,7 +218,7 @@ def place_of(raw: object, guild: str = "") -> DiscordChat | None:
     number, kind = _number(raw.get("id")), raw.get("type")
     if not number or not isinstance(kind, int):
         return None
-    parent = _number(raw.get("parent_id")) if kind in THREADS else ""
+    parent = _number(raw.get("parent_id")) if kind in THREAD_TYPES else ""
     name, last = raw.get("name"), _number(raw.get("last_message_id"))
     return DiscordChat(
         number, kind, name if isinstance(name, str) else "", _number(raw.get("guild_id")) or guild, parent,

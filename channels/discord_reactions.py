@@ -11,17 +11,17 @@ from bubbot.channel import Reaction, Sender, UnparsedUpdate
 from channels.discord_content import Raw, number_of, text_of
 from channels.discord_inbound import MessageScene, person, unparsed, whole_text
 
-REMEMBERED = 5000
+MAX_TRACKED_MESSAGES = 5000
 """Reactions of one person to one message that are kept; the one that was quiet longest is forgotten first."""
-ADDED, REMOVED = "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE"
+REACTION_ADD, REACTION_REMOVE = "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE"
 CLEARED, EMOJI_CLEARED = "MESSAGE_REACTION_REMOVE_ALL", "MESSAGE_REACTION_REMOVE_EMOJI"
-REACTIONS = frozenset({ADDED, REMOVED, CLEARED, EMOJI_CLEARED})
+REACTIONS = frozenset({REACTION_ADD, REACTION_REMOVE, CLEARED, EMOJI_CLEARED})
 
 
 class ReactionTracker:
     """Remembers what is shown. What was shown before we began is not known; it is then taken for nothing."""
 
-    def __init__(self, remembered: int = REMEMBERED) -> None:
+    def __init__(self, remembered: int = MAX_TRACKED_MESSAGES) -> None:
         self._remembered = remembered
         self._shown: OrderedDict[tuple[str, str], tuple[Sender, tuple[str, ...]]] = OrderedDict()
 
@@ -58,7 +58,7 @@ class ReactionTracker:
                 return
             known, emojis = self._shown.get(key, (Sender(key[1], roles=roles), ()))
             emojis = _without(emojis, _emoji(raw))
-            if event == ADDED:
+            if event == REACTION_ADD:
                 known, emojis = _who(raw, key[1]), (*emojis, _emoji(raw))
             self._keep(key, known, emojis)
             yield message, known, emojis
@@ -83,7 +83,7 @@ class ReactionTracker:
 
 def who_took_back(space: str, event: str, raw: Any) -> str:
     """The id of the person who took back a reaction in a server: their roles are not told."""
-    number = raw.get("user_id") if space and event == REMOVED and isinstance(raw, dict) else None
+    number = raw.get("user_id") if space and event == REACTION_REMOVE and isinstance(raw, dict) else None
     return number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
 
 

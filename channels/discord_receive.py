@@ -29,9 +29,9 @@ from channels.discord_reactions import REACTIONS, ReactionTracker, who_took_back
 from channels.discord_slash import read_interaction
 
 log = logging.getLogger(__name__)
-CREATED, CHANGED, INTERACTION = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
+MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
 DELETED = frozenset({"MESSAGE_DELETE", "MESSAGE_DELETE_BULK"})
-READ = frozenset({CREATED, CHANGED, INTERACTION}) | DELETED | REACTIONS
+HANDLED_EVENTS = frozenset({MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE}) | DELETED | REACTIONS
 """Events that happen in a chat."""
 RECENT = 4000
 """Messages that were handed over, of which is known that they need not be once more."""
@@ -96,9 +96,9 @@ class DiscordReceiver:
             self._lanes.put("", DiscordEvent(event, raw, serial))
 
     def _hear(self, event: str, raw: Any, serial: str) -> None:
-        if event == CREATED:
+        if event == MESSAGE_CREATE:
             self._duplicates.hear(self._places.me.id, raw)
-        if event in READ:
+        if event in HANDLED_EVENTS:
             self._queue(DiscordEvent(event, raw, serial))
         elif event == "READY":
             self._begin(raw)
@@ -155,7 +155,7 @@ class DiscordReceiver:
         chat = number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
         if chat and self._missed.is_first(chat):
             self._lanes.gap(chat)
-        if item.event == INTERACTION:
+        if item.event == INTERACTION_CREATE:
             self._interactions.remember(item.raw)
         self._lanes.put(chat, item)
 
@@ -164,16 +164,16 @@ class DiscordReceiver:
             reason = f"an event {item.event} that is not in its form" if item.event else "a frame that is not JSON"
             await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
             return
-        if item.event == INTERACTION:
+        if item.event == INTERACTION_CREATE:
             await self._used(item.raw)
         else:
             await self._take_in(self._scene(await self._places.find(chat, item.raw)), item)
 
     async def _take_in(self, scene: MessageScene, item: DiscordEvent) -> None:
         raw, where = item.raw, scene.where
-        if item.event == CREATED:
+        if item.event == MESSAGE_CREATE:
             await self._message(scene, raw)
-        elif item.event == CHANGED:
+        elif item.event == MESSAGE_UPDATE:
             # Most are about looks, and not worth asking for anybody's roles.
             if isinstance(raw, dict) and raw.get("edited_timestamp"):
                 await self._hand_over(read_edit(scene, raw, await self._roles(where, author_without_roles(where, raw))))

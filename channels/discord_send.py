@@ -12,10 +12,10 @@ from bubbot.errors import DeliveryFailed
 from channels.discord_api import DiscordApi, FileUpload
 from channels.discord_duplicate import DuplicateMonitor
 from channels.discord_errors import (
-    ARCHIVED,
-    EMPTY,
+    EMPTY_MESSAGE,
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
+    THREAD_ARCHIVED,
     UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordUnavailable,
@@ -29,13 +29,13 @@ from channels.discord_text import visible
 log = logging.getLogger(__name__)
 NO_PREVIEWS = 1 << 2
 """The flag of a message whose links are not unfolded."""
-NOBODY = {"parse": [], "replied_user": False}
+NO_MENTIONS = {"parse": [], "replied_user": False}
 """Whom a message of ours calls, whatever stands in it."""
-PAGES = 5
-PAGE = 100
+SEARCH_PAGES = 5
+SEARCH_PAGE_MESSAGES = 100
 """Messages that are looked through at once, and how often, for one of ours."""
 EARLIER = timedelta(seconds=60)
-_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
+_DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 _NO_REPLY = (160002,)
 """Refusals of the reply alone: who may not read the history may not reply."""
 
@@ -73,7 +73,7 @@ class DiscordSender:
             raise delivery_failed(error) from None
         except DiscordApiError as error:
             # A key whose message was deleted since gives the latter: it was sent, and is not sent again.
-            if error.code == UNKNOWN_MESSAGE or (error.code == EMPTY and not files):
+            if error.code == UNKNOWN_MESSAGE or (error.code == EMPTY_MESSAGE and not files):
                 return Receipt()
             if not (error.too_large and files):
                 raise delivery_failed(error) from None
@@ -125,9 +125,9 @@ class DiscordSender:
 
     async def _own(self, place: str, part: MessagePart, after: int) -> list[int]:
         found: list[int] = []
-        for page in range(PAGES):
+        for page in range(SEARCH_PAGES):
             got = await self._api.call(
-                "GET", f"/channels/{place}/messages", params={"after": str(after), "limit": str(PAGE)}
+                "GET", f"/channels/{place}/messages", params={"after": str(after), "limit": str(SEARCH_PAGE_MESSAGES)}
             )
             if not got:
                 if not page and part.reply_to.isdecimal():
@@ -138,12 +138,12 @@ class DiscordSender:
                 break
             found += [int(one["id"]) for one in got if one["author"]["id"] == self._me and _is(part, one)]
             after = max(int(one["id"]) for one in got)
-            if len(got) < PAGE:
+            if len(got) < SEARCH_PAGE_MESSAGES:
                 break
         return found
 
     def _payload(self, text: str) -> dict[str, Any]:
-        return {"content": text, "allowed_mentions": NOBODY, "flags": self._flags}
+        return {"content": text, "allowed_mentions": NO_MENTIONS, "flags": self._flags}
 
     async def _uploads(self, file: OutboundFile | None) -> list[FileUpload]:
         if file is None:
@@ -189,7 +189,7 @@ class DiscordSender:
         try:
             await self._api.call("PATCH", path, json=payload)
         except DiscordApiError as error:
-            if error.code != ARCHIVED:
+            if error.code != THREAD_ARCHIVED:
                 raise
             # To send opens a thread again, to edit does not. One that is locked stays so.
             await self._api.call("PATCH", f"/channels/{place}", json={"archived": False})
@@ -211,7 +211,7 @@ def _after(since: str, reply_to: str) -> int:
     except ValueError:
         raise DeliveryFailed(f"{since!r} is no time", permanent=True) from None
     moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EARLIER
-    earliest = max(0, int((moment - _EPOCH) / timedelta(milliseconds=1))) << 22
+    earliest = max(0, int((moment - _DISCORD_EPOCH) / timedelta(milliseconds=1))) << 22
     return min(earliest, int(reply_to) - 1) if reply_to.isdecimal() else earliest
 
 

@@ -16,7 +16,7 @@ GATEWAY = "wss://gateway.discord.gg"
 
 _TOKEN = re.compile(r"[\w-]{5,100}\.[\w-]{2,100}\.[\w-]{5,200}", re.ASCII)
 
-KEYS = (
+DISCORD_KEYS = (
     SettingKey("token", "secret text", None, "The token of the bot, from the page Bot of its application."),
     SettingKey("content", "one of all, mentions", "all", "Whether Discord sends the text of every message it may see, or of those that are for the bot."),
     SettingKey("slash", "true or false", default=True, description="Whether the commands are offered as slash commands."),
@@ -53,7 +53,7 @@ class DiscordSettings:
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
     """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
-    read = TableReader(KEYS, channel, table)
+    read = TableReader(DISCORD_KEYS, channel, table)
     return DiscordSettings(
         channel=channel,
         token=_token(read),
@@ -69,7 +69,7 @@ def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
 
 def check_keys(channel: str, names: Iterable[str]) -> None:
     """Raises `ConfigError` for the first name that is no key of ours."""
-    keys.check_keys("Discord", KEYS, channel, names)
+    keys.check_keys("Discord", DISCORD_KEYS, channel, names)
 
 
 def _rest(read: TableReader) -> str:

@@ -15,45 +15,50 @@ from channels.discord_errors import DiscordApiError, DiscordUnavailable
 from channels.discord_inbound import person, whole_text
 
 log = logging.getLogger(__name__)
-FIRST = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
+PREFERRED_COMMANDS = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
 """What is offered where there are too many, and first; other commands follow."""
-MOST = 100
-LONGEST = 100
+MAX_COMMANDS = 100
+MAX_DESCRIPTION_LENGTH = 100
 """Characters of a description."""
-OPTIONS = 25
+MAX_OPTIONS = 25
 COMMAND = 2
-"""The type of an interaction that is the use of a command; `CHAT` is that of a command which is typed."""
-CHAT, TEXT = 1, 3
-THREADS = (10, 11, 12)
-_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
+"""The type of an interaction that is the use of a command; `CHAT_INPUT_COMMAND` is that of a command which is typed."""
+CHAT_INPUT_COMMAND, STRING_OPTION = 1, 3
+THREAD_CHANNEL_TYPES = (10, 11, 12)
+_DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[a-z0-9_-]{1,32}")
 
 
 def commands(infos: Sequence[CommandInfo]) -> list[dict[str, Any]]:
     """The commands as Discord takes them: those whose names are one word, with an optional text for each argument."""
     known = {one.name: one for one in infos if _NAME.fullmatch(one.name)}
-    names = [*(name for name in FIRST if name in known), *(name for name in known if name not in FIRST)]
-    return [_command(known[name]) for name in names[:MOST]]
+    names = [
+        *(name for name in PREFERRED_COMMANDS if name in known),
+        *(name for name in known if name not in PREFERRED_COMMANDS),
+    ]
+    return [_command(known[name]) for name in names[:MAX_COMMANDS]]
 
 
 def _command(info: CommandInfo) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": info.name,
-        "type": CHAT,
+        "type": CHAT_INPUT_COMMAND,
         "description": _described(info.summary) or info.name,
         # Servers and direct conversations with the bot; not the conversations of others.
         "contexts": [0, 1],
         "integration_types": [0],
     }
-    names = [name for name in info.arguments if _NAME.fullmatch(name)][:OPTIONS]
+    names = [name for name in info.arguments if _NAME.fullmatch(name)][:MAX_OPTIONS]
     if names:
-        made["options"] = [{"type": TEXT, "name": name, "description": name, "required": False} for name in names]
+        made["options"] = [
+            {"type": STRING_OPTION, "name": name, "description": name, "required": False} for name in names
+        ]
     return made
 
 
 def _described(summary: str) -> str:
     text = " ".join(summary.split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
+    return text if len(text) <= MAX_DESCRIPTION_LENGTH else text[: MAX_DESCRIPTION_LENGTH - 1].rstrip() + "…"
 
 
 async def sync_commands(api: DiscordApi, application: str, infos: Sequence[CommandInfo]) -> None:
@@ -72,7 +77,7 @@ def _compared(given: Any) -> list[Any]:
     return sorted(
         [
             one.get("name"),
-            one.get("type", CHAT),
+            one.get("type", CHAT_INPUT_COMMAND),
             one.get("description"),
             sorted(one.get("contexts") or []),
             sorted(one.get("integration_types") or []),
@@ -92,7 +97,7 @@ def read_interaction(channel: str, me: str, raw: Any) -> Inbound | None:
     """
     try:
         raw = whole_text(raw)
-        if raw["type"] != COMMAND or raw["data"].get("type", CHAT) != CHAT:
+        if raw["type"] != COMMAND or raw["data"].get("type", CHAT_INPUT_COMMAND) != CHAT_INPUT_COMMAND:
             return None
         return _read(channel, me, raw)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -111,14 +116,14 @@ def _read(channel: str, me: str, raw: dict[str, Any]) -> Inbound | None:
     number, space = number_of(raw["id"]), str(raw.get("guild_id") or "")
     place = raw.get("channel") or {}
     here = number_of(raw.get("channel_id") or place.get("id"))
-    in_thread = place.get("type") in THREADS and bool(place.get("parent_id"))
+    in_thread = place.get("type") in THREAD_CHANNEL_TYPES and bool(place.get("parent_id"))
     return Inbound(
         channel,
         f"i{number}",
         number_of(place["parent_id"]) if in_thread else here,
         sender,
         _typed(raw["data"]),
-        (_EPOCH + timedelta(milliseconds=int(number) >> 22)).isoformat(),
+        (_DISCORD_EPOCH + timedelta(milliseconds=int(number) >> 22)).isoformat(),
         thread=here if in_thread else "",
         message=number,
         direct=not space,

@@ -10,11 +10,11 @@ import unicodedata
 from dataclasses import dataclass, field, replace
 
 from bubbot.channel import MessagePart, Outbound, OutboundFile
-from channels.discord_markdown import COLUMNS, render
+from channels.discord_markdown import TABLE_COLUMNS, render
 from channels.discord_pieces import pieces
 from channels.long_blocks import LongBlockLimits, to_files
 
-LIMIT = 2_000
+DISCORD_MESSAGE_LIMIT = 2_000
 """UTF-16 code units of a message."""
 
 
@@ -22,8 +22,8 @@ LIMIT = 2_000
 class DiscordLayout:
     """How answers are laid out. `table_columns`: a table that needs more is shown row by row."""
 
-    table_columns: int = COLUMNS
-    long: LongBlockLimits = field(default_factory=lambda: LongBlockLimits(columns=COLUMNS))
+    table_columns: int = TABLE_COLUMNS
+    long: LongBlockLimits = field(default_factory=lambda: LongBlockLimits(columns=TABLE_COLUMNS))
 
 
 def parts(outbound: Outbound, layout: DiscordLayout | None = None) -> list[MessagePart]:
@@ -33,7 +33,7 @@ def parts(outbound: Outbound, layout: DiscordLayout | None = None) -> list[Messa
     """
     layout = layout or DiscordLayout()
     source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
-    shown = pieces(render(source, table_columns=layout.table_columns), LIMIT)
+    shown = pieces(render(source, table_columns=layout.table_columns), DISCORD_MESSAGE_LIMIT)
     texts = [MessagePart(outbound.chat, piece, outbound.thread) for piece in shown if visible(piece)]
     made = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
     return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]

@@ -21,7 +21,7 @@ from markdown_it.utils import EnvType
 
 DEEPEST = 40
 """Levels of nesting that are read; what lies deeper is shown as it is written. A list item has two."""
-LONGEST = 10_000
+MAX_PARAGRAPH_CHARS = 10_000
 """Characters of a paragraph that is looked into; a longer one is shown as it is, for some take seconds."""
 STEPS = 5
 """Steps that may be taken for each character of a paragraph; ordinary text takes one. Brackets that never close take
@@ -93,7 +93,7 @@ class BoundedInline(ParserInline):
         self.taken, self._most = 0, STEPS * (len(token.content) + 1)
         children: list[Token] = []
         try:
-            if len(token.content) > LONGEST:
+            if len(token.content) > MAX_PARAGRAPH_CHARS:
                 raise ParserStepLimit
             self.parse(token.content, state.md, state.env, children)
         except ParserStepLimit:

@@ -28,9 +28,9 @@ from bubbot.channel import (
 from bubbot.errors import DeliveryFailed, OutputFailed
 from channels.saved import parts_of, saved
 
-LINE_LIMIT = 16 * 1024 * 1024
+STDIN_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one line; what is longer is set aside, its first bytes kept."""
-KEPT = 64 * 1024
+MAX_KEPT_BYTES = 64 * 1024
 PROMPT = "> "
 OWNER = Sender("0", "owner")
 """Whoever can type here can read the database too."""
@@ -75,9 +75,9 @@ class StdinChannel:
 
     def _event(self, raw: bytes, number: int) -> Inbound | UnparsedUpdate:
         external_id = f"{self._process}-{number}"
-        if len(raw) > LINE_LIMIT:
-            reason = f"line {number} is longer than {LINE_LIMIT // 1024 // 1024} MiB; its beginning is kept"
-            return UnparsedUpdate(self.name, external_id, self._chat, raw[:KEPT], reason)
+        if len(raw) > STDIN_LINE_BYTES:
+            reason = f"line {number} is longer than {STDIN_LINE_BYTES // 1024 // 1024} MiB; its beginning is kept"
+            return UnparsedUpdate(self.name, external_id, self._chat, raw[:MAX_KEPT_BYTES], reason)
         try:
             text = raw.decode()
         except UnicodeDecodeError as error:
@@ -134,7 +134,7 @@ def _put_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
                 put(bytes(pending[: end + 1]))
             skipping = False
             del pending[: end + 1]
-        if len(pending) > LINE_LIMIT:
+        if len(pending) > STDIN_LINE_BYTES:
             if not skipping:
                 put(bytes(pending))
             skipping = True

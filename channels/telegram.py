@@ -29,14 +29,14 @@ from channels.telegram_errors import TelegramApiError, TelegramUnavailable, refu
 from channels.telegram_files import LocalFiles, fetch
 from channels.telegram_inbound import read_update, unparsed
 from channels.telegram_introduce import introduce
-from channels.telegram_menu import FIRST, set_menu
+from channels.telegram_menu import PREFERRED_COMMANDS, set_menu
 from channels.telegram_poll import RetryingTelegramApi, poll
 from channels.telegram_send import TelegramSender
 from channels.telegram_settings import TelegramSettings, check_keys, read_settings
 from channels.telegram_text_in import TelegramBotUser
 
 log = logging.getLogger(__name__)
-BODY_LIMIT = 1_000_000
+WEBHOOK_BODY_BYTES = 1_000_000
 """Bytes of one call of the webhook."""
 
 
@@ -78,7 +78,7 @@ class TelegramChannel:
     async def _start(self) -> TelegramBotUser:
         """Asks who we are, which also tries the token, and sets the menu."""
         commands = self._commands()
-        known = frozenset({*FIRST, *(one.name for one in commands)})
+        known = frozenset({*PREFERRED_COMMANDS, *(one.name for one in commands)})
         me = await self._persistent(lambda: self._who(known))
         self._health = ChannelHealth(ready=False, heard=self._health.heard, note="connected, nothing received yet")
         await set_menu(self._api, self.name, commands)
@@ -222,7 +222,7 @@ class TelegramWebhookChannel(TelegramChannel):
         """
         if not self.verify(headers):
             return 401
-        if len(body) > BODY_LIMIT:
+        if len(body) > WEBHOOK_BODY_BYTES:
             return 413
         if self._receiving is None:
             return 503

@@ -13,7 +13,7 @@ from telegram.error import TelegramError
 
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 
-LONGEST = 300
+MAX_REASON_CHARS = 300
 """Characters of what Telegram says."""
 
 
@@ -56,7 +56,7 @@ def refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
     wait, moved = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
     return TelegramApiError(
         code,
-        str(body["description"]).replace(token, "[token]")[:LONGEST],
+        str(body["description"]).replace(token, "[token]")[:MAX_REASON_CHARS],
         retry_after=float(wait) if isinstance(wait, int | float) else None,
         migrate_to=str(moved) if isinstance(moved, int) else "",
     )

@@ -11,7 +11,7 @@ from channels.telegram_api import TelegramApi
 from channels.telegram_errors import TelegramApiError, TelegramUnavailable
 
 log = logging.getLogger(__name__)
-FIRST = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
+PREFERRED_COMMANDS = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
 """What stands first in the menu, in this order; other commands follow. In a group these are ours without `@`."""
 _NAME = re.compile(r"[a-z0-9_]{1,32}")
 _MOST = 100
@@ -21,7 +21,10 @@ _LONGEST = 256
 def menu(commands: Sequence[CommandInfo]) -> list[dict[str, str]]:
     """The commands as Telegram takes them: those whose names are one word, the best known first."""
     words = {one.name: one.summary for one in commands if _NAME.fullmatch(one.name)}
-    names = [*(name for name in FIRST if name in words), *(name for name in words if name not in FIRST)]
+    names = [
+        *(name for name in PREFERRED_COMMANDS if name in words),
+        *(name for name in words if name not in PREFERRED_COMMANDS),
+    ]
     return [{"command": name, "description": words[name][:_LONGEST] or name} for name in names[:_MOST]]
 
 

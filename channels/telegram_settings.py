@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{8,256}")
 
 
-KEYS = (
+TELEGRAM_KEYS = (
     SettingKey("token", "secret text", None, "The token that @BotFather gave to the bot."),
     SettingKey("mode", "one of polling, webhook", "polling", "Whether bubbot asks Telegram, or Telegram calls bubbot."),
     SettingKey("base_url", "text", API, "The web address of the Bot API server."),
@@ -60,7 +60,7 @@ class TelegramSettings:
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
     """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
-    read = TableReader(KEYS, channel, table)
+    read = TableReader(TELEGRAM_KEYS, channel, table)
     server = _server(read)
     files = read.address("base_file_url", ("http", "https")) or f"{server}/file"
     webhook = read.one_of("mode", ("polling", "webhook")) == "webhook"
@@ -82,7 +82,7 @@ def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
 
 def check_keys(channel: str, names: Iterable[str]) -> None:
     """Raises `ConfigError` for the first name that is no key of ours."""
-    keys.check_keys("Telegram", KEYS, channel, names)
+    keys.check_keys("Telegram", TELEGRAM_KEYS, channel, names)
 
 
 def _server(read: TableReader) -> str:

@@ -20,7 +20,7 @@ from channels.markdown import PHONE, parse
 from channels.marked import MarkedText, TextMark, part_of, utf16
 from channels.split import split
 
-LIMIT = 4_096
+TELEGRAM_MESSAGE_LIMIT = 4_096
 """UTF-16 code units of a message."""
 CAPTION_LIMIT = 1_024
 """UTF-16 code units of the text below a file. Our files have none: their names say enough."""
@@ -44,7 +44,7 @@ def parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list[Mess
     """
     layout = layout or TelegramLayout()
     source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
-    pieces = split(parse(source, table_columns=layout.table_columns), LIMIT, utf16, most=ENTITIES)
+    pieces = split(parse(source, table_columns=layout.table_columns), TELEGRAM_MESSAGE_LIMIT, utf16, most=ENTITIES)
     texts = [_part(outbound, piece) for piece in map(_trimmed, pieces) if _visible(piece.text)]
     made = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
     return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]

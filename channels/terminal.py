@@ -50,13 +50,13 @@ OWNER = Sender("0", "owner")
 LEAVE = "Ctrl-D or ,quit leaves."
 WAITING = "Waiting for the answer that is under way; Ctrl-C stops it."
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-BEAT = 0.2
+SPINNER_SECONDS = 0.2
 """Seconds between two signs of life."""
 REDRAW = 0.05
 """Seconds between two drawings of a text that is being written."""
 ACCEPTED = 5.0
 """Seconds a stop waits at most for the messages typed before it."""
-MENU = 6
+MENU_ROWS = 6
 """Rows for completions."""
 LIVE = 6
 """Rows of a text that is being written."""
@@ -168,7 +168,7 @@ class TerminalChannel:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(SPINNER_SECONDS)
             if self._live.busy:
                 self._live.frame += 1
                 self._redraw()
@@ -294,7 +294,7 @@ class TerminalChannel:
             history=self._typed,
             completer=self._completer,
             complete_while_typing=Condition(lambda: session.default_buffer.text.startswith(",")),
-            reserve_space_for_menu=MENU,
+            reserve_space_for_menu=MENU_ROWS,
             key_bindings=self._keys(),
             style=Style.from_dict({"aside": "ansibrightblack" if self._colour else ""}),
             include_default_pygments_style=False,
@@ -315,7 +315,7 @@ class TerminalChannel:
         size = self._output.get_size()
         width = max(len(HINT) + 2, size.columns - 1)
         # No more than stand above: where tmux folds rows, it moves as many away at the top, and there nothing is erased.
-        most = min(LIVE, max(FEWEST, self._stands), max(1, size.rows - MENU - 2))
+        most = min(LIVE, max(FEWEST, self._stands), max(1, size.rows - MENU_ROWS - 2))
         what = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
         sign = rows(" ".join(harmless(what).split()), width - len(HINT) - 2, 99)[0]
         text = rows(live.text, width, most) if live.text else []

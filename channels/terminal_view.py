@@ -17,7 +17,7 @@ from bubbot.channel import CommandInfo, ToolFinished, replace_controls
 WIDEST = 100
 """Columns an answer takes at most: longer lines are hard to read."""
 SUMMARY_SHOWN = 60
-LONG = 10_000
+FOLD_CHARS = 10_000
 """Characters of a line that are folded anew at every drawing."""
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
@@ -68,8 +68,8 @@ def rows(text: str, width: int, most: int) -> list[str]:
     """The last rows of a text that is still being written, none wider than `width`."""
     made: list[str] = []
     begin = text.rfind("\n", 0, max(0, len(text) - width * most)) + 1
-    if len(text) - begin > LONG:  # from the same place at every drawing, or the rows would flicker
-        begin += (len(text) - begin - width * most) // LONG * LONG
+    if len(text) - begin > FOLD_CHARS:  # from the same place at every drawing, or the rows would flicker
+        begin += (len(text) - begin - width * most) // FOLD_CHARS * FOLD_CHARS
     for line in harmless(text[begin:]).expandtabs(4).split("\n"):
         made.append("")
         used = 0

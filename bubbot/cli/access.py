@@ -24,7 +24,7 @@ from bubbot.views.access import GRANTED
 from bubbot.wiring import now, open_tapes
 
 ROLES = ("member", "admin", "owner")
-CHANGES = frozenset({"approve", "grant", "revoke"})
+ACCESS_WRITE_ACTIONS = frozenset({"approve", "grant", "revoke"})
 """The actions that write; the others work beside a running bot."""
 
 
@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs one action."""
     made = setup(args)
-    if args.action in CHANGES:
+    if args.action in ACCESS_WRITE_ACTIONS:
         # Loaded here: what only reads needs nothing of it, and it needs this file.
         arguments = import_module("bubbot.cli.access_change").ChangeAccess
         given = {name: value for name, value in vars(args).items() if name in arguments.__dataclass_fields__}

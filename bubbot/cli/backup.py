@@ -11,9 +11,9 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings_sources import written_secrets
 from bubbot.stores.backups import (
+    BACKUP_NAME_PREFIX,
     CONFIG,
-    DATABASE,
-    PREFIX,
+    DATABASE_FILE,
     BackupManifest,
     ExtraFiles,
     backups_folder,
@@ -24,7 +24,7 @@ from bubbot.stores.backups import (
 from bubbot.stores.files import sweep
 from bubbot.wiring import now
 
-FINE = 0
+EXIT_OK = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,12 +66,12 @@ def run(args: argparse.Namespace) -> int:
         show_json(_as_data(target, manifest, removed, secrets))
     else:
         _tell(target, manifest, removed, secrets)
-    return FINE
+    return EXIT_OK
 
 
 def _target(home: Home, wanted: Path | None) -> Path:
     """The folder to make. The default one is made where it is missing, and rid of what was left half done."""
-    stamp = f"{PREFIX}{now():%Y%m%dT%H%M%SZ}"
+    stamp = f"{BACKUP_NAME_PREFIX}{now():%Y%m%dT%H%M%SZ}"
     if wanted is not None:
         if wanted.exists() and not wanted.is_dir():
             raise ConfigError(f"{wanted} is a file; name a folder that is there, or one to make")
@@ -91,7 +91,7 @@ def _beside(made: CommandSetup, config: Path) -> ExtraFiles:
     persona = made.settings.bot.persona_file
     if persona is None or not persona.is_file():
         return ExtraFiles(files)
-    name = persona.name if persona.name not in (DATABASE, CONFIG, "manifest.json") else f"persona-{persona.name}"
+    name = persona.name if persona.name not in (DATABASE_FILE, CONFIG, "manifest.json") else f"persona-{persona.name}"
     return ExtraFiles({**files, name: persona}, {name: _place(persona, made.home.path)})
 
 
@@ -119,7 +119,7 @@ def _size(manifest: BackupManifest) -> int:
 
 
 def _tell(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> None:
-    others = " and ".join(sorted(name for name in manifest.files if name != DATABASE))
+    others = " and ".join(sorted(name for name in manifest.files if name != DATABASE_FILE))
     show(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
     show(f"With the database: {others or 'no other file'}.")
     if secrets:

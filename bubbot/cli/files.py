@@ -11,7 +11,7 @@ from bubbot.cli.output import raw_output
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 
-LINE_LIMIT = 64 * 2**20
+FILE_LINE_BYTES = 64 * 2**20
 """The longest line of a file that is read."""
 
 
@@ -26,11 +26,11 @@ def lines_of(path: Path, home: Home) -> list[bytes]:
         if path.exists() and not path.is_file():
             raise ConfigError(f"{path} is not an ordinary file")
         with path.open("rb") as file:
-            lines = list(iter(lambda: file.readline(LINE_LIMIT + 1), b""))
+            lines = list(iter(lambda: file.readline(FILE_LINE_BYTES + 1), b""))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}): check the name and its permissions") from error
-    if any(len(line) > LINE_LIMIT for line in lines):
-        raise ConfigError(f"{path} has a line of more than {LINE_LIMIT} bytes, which cannot be right")
+    if any(len(line) > FILE_LINE_BYTES for line in lines):
+        raise ConfigError(f"{path} has a line of more than {FILE_LINE_BYTES} bytes, which cannot be right")
     return lines
 
 

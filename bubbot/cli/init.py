@@ -12,7 +12,7 @@ from typing import Any
 
 from bubbot import log
 from bubbot.channel import Channel
-from bubbot.cli.init_service import KINDS, RequestedService, home_of
+from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, home_of
 from bubbot.environment import environment_secrets, variables, zone_variable
 from bubbot.errors import ConfigError
 from bubbot.home import Home
@@ -30,7 +30,7 @@ from bubbot.settings_sources import read_secret
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import new_id, now
 
-FINE, ENDED, INTERRUPTED = 0, 1, 130
+EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 
 
@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--service",
-        choices=KINDS,
+        choices=SERVICE_KINDS,
         help="puts the bot under systemd, as a service of this user or of the system, or not",
     )
 
@@ -79,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
         made.ask()
     except InputEnded:
         console.tell("The input ended before the last answer: nothing was changed. --yes asks nothing.")
-        return ENDED
+        return EXIT_FAILED
     except KeyboardInterrupt:
         console.tell("\nNothing was changed.")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     made.finish()
-    return FINE
+    return EXIT_OK
 
 
 class _InitCommand:

@@ -14,7 +14,7 @@ from bubbot.service.render import SYSTEM_HOME
 from bubbot.service.systemctl import run as ask
 from bubbot.service.systemctl import silent
 
-NONE, USER, SYSTEM = KINDS = ("none", "user", "system")
+NO_SERVICE, USER_SERVICE, SYSTEM_SERVICE = SERVICE_KINDS = ("none", "user", "system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +27,27 @@ class RequestedService:
 
     def check(self) -> None:
         """Raises `ConfigError` where the service that an option asked for could not be installed: before all else."""
-        if self.kind in (USER, SYSTEM):
+        if self.kind in (USER_SERVICE, SYSTEM_SERVICE):
             self._plan(self.kind)
-            check_manager(ask, user=self.kind == USER)
+            check_manager(ask, user=self.kind == USER_SERVICE)
 
     def chosen(self, console: Console) -> str:
         """What an option has said, else what is answered now, where systemd answers and could run the bot."""
         if self.kind is not None:
             return self.kind
-        kind = SYSTEM if os.geteuid() == 0 else USER
+        kind = SYSTEM_SERVICE if os.geteuid() == 0 else USER_SERVICE
         if console.unasked or not self._possible(kind):
-            return NONE
-        whose = "with this machine" if kind == SYSTEM else "with your session"
-        options = {NONE: "no, it is started by hand", kind: f"yes, systemd starts it {whose}, now and from now on"}
+            return NO_SERVICE
+        whose = "with this machine" if kind == SYSTEM_SERVICE else "with your session"
+        options = {
+            NO_SERVICE: "no, it is started by hand",
+            kind: f"yes, systemd starts it {whose}, now and from now on",
+        }
         return console.choose("Run it as a service?", options)
 
     def install(self, kind: str, console: Console) -> bool:
         """Installs the service of this kind; gives whether there is one then. Raises `ConfigError`."""
-        if kind == NONE:
+        if kind == NO_SERVICE:
             return False
         console.tell("")
         apply(self._plan(kind), console.tell)
@@ -56,7 +59,7 @@ class RequestedService:
         return True
 
     def _possible(self, kind: str) -> bool:
-        if silent(ask, user=kind == USER) is not None:
+        if silent(ask, user=kind == USER_SERVICE) is not None:
             return False
         try:
             self._plan(kind)
@@ -65,8 +68,8 @@ class RequestedService:
         return True
 
     def _plan(self, kind: str) -> InstallPlan:
-        made = plan(self.home, self.config, user=kind == USER)
-        if kind == USER:
+        made = plan(self.home, self.config, user=kind == USER_SERVICE)
+        if kind == USER_SERVICE:
             return made
         # What was just written is root's. The first command makes the user it has to belong to.
         owned = [self.home, *([self.config] if self.config else [])]
@@ -78,4 +81,4 @@ def home_of(kind: str | None, given: Path | None) -> Path:
     """The home that is set up: the one `given`, else the usual one of a service of the system or of this user."""
     if given is not None:
         return given.absolute()
-    return (named_home() or SYSTEM_HOME) if kind == SYSTEM else default_home()
+    return (named_home() or SYSTEM_HOME) if kind == SYSTEM_SERVICE else default_home()

@@ -26,18 +26,18 @@ from bubbot.errors import (
     StoreError,
     TapeCorrupt,
 )
-from bubbot.interrupt import INTERRUPTED as INTERRUPTED  # noqa: PLC0414 - one of the exit codes below
+from bubbot.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - one of the exit codes below
 
-FINE, FAILED, USAGE, LOCKED, DATABASE, DAMAGED, REFUSED = 0, 1, 2, 3, 4, 5, 6
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
 EXIT_CODES: Mapping[type[BubbotError], int] = {
-    HomeLocked: LOCKED,
-    ConfigError: USAGE,
-    ModelUnconfigured: USAGE,
-    TapeCorrupt: DAMAGED,
-    StoreError: DATABASE,
-    ChannelRefused: REFUSED,
-    BubbotError: FAILED,
+    HomeLocked: EXIT_LOCKED,
+    ConfigError: EXIT_USAGE,
+    ModelUnconfigured: EXIT_USAGE,
+    TapeCorrupt: EXIT_DAMAGED,
+    StoreError: EXIT_DATABASE,
+    ChannelRefused: EXIT_REFUSED,
+    BubbotError: EXIT_FAILED,
 }
 """The code of an error is that of its class, or of the nearest class above it."""
 
@@ -112,17 +112,17 @@ def main(
         try:
             code = _run(sys.argv[1:] if argv is None else argv, commands, on_loaded)
         except SystemExit as stop:  # argparse, after help or a usage error
-            code = stop.code if isinstance(stop.code, int) else FINE if stop.code is None else FAILED
+            code = stop.code if isinstance(stop.code, int) else EXIT_OK if stop.code is None else EXIT_FAILED
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a failure can still be reported
         return code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except OutputFailed as error:
-        return FINE if error.reader_left else _report(error)
+        return EXIT_OK if error.reader_left else _report(error)
     except BrokenPipeError as error:
         # `bubbot tape list | head`: who read the output has enough. Any other broken pipe is a fault.
-        return FINE if _output_is_lost() else _report(error)
+        return EXIT_OK if _output_is_lost() else _report(error)
     # The end of the program: whatever else comes up here is told in one sentence.
     except Exception as error:  # noqa: BLE001
         return _report(error)
@@ -144,7 +144,7 @@ def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callab
     top = _top_parser(commands)
     if not argv:
         top.print_help()
-        return FINE
+        return EXIT_OK
     first = top.parse_args(argv)
     if first.command not in commands:
         near = get_close_matches(first.command, commands, n=1)
@@ -197,11 +197,11 @@ def _report(error: Exception) -> int:
     unknown = next(cause for cause in causes if not isinstance(cause, BubbotError))
     if isinstance(unknown, OSError) and _output_is_lost():
         _tell(f"The output could not be written: {unknown.strerror}.")
-        return FAILED
+        return EXIT_FAILED
     what = " ".join(f"{type(unknown).__name__}: {unknown}".split())
     _tell(f"This should not have happened ({what[:300]}); run with BUBBOT_LOG__LEVEL=debug to see the traceback.")
     _log_traceback(error)
-    return FAILED
+    return EXIT_FAILED
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:

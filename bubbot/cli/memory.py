@@ -24,7 +24,7 @@ from bubbot.tape.service import TapeService
 from bubbot.views.memory import MemoryVersionsView, memory_markdown
 from bubbot.wiring import now, open_tapes
 
-FINE = 0
+EXIT_OK = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +79,7 @@ async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
     show(memory_markdown(snapshot), end="")
     if found:
         show(f"\nOn the tape: {spelled(found)}. `bubbot memory restore {args.session} N` brings one back.")
-    return FINE
+    return EXIT_OK
 
 
 async def _save(made: CommandSetup, args: argparse.Namespace) -> int:
@@ -114,7 +114,7 @@ async def _export(made: CommandSetup, args: argparse.Namespace) -> int:
         write(text.encode())
     if args.file is not None:
         show(f"Exported to {args.file}.")
-    return FINE
+    return EXIT_OK
 
 
 async def _import(made: CommandSetup, args: argparse.Namespace) -> int:

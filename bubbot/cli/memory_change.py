@@ -16,7 +16,7 @@ from bubbot.tape.service import session_tape
 from bubbot.views.memory import DailyNote, MemorySnapshot
 from bubbot.wiring import now
 
-NOTHING = 1
+EXIT_NO_CHANGE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ async def forget(desk: CommandContext, given: ForgetMemory) -> CommandResult:
         removed = await zone.forget(given.text)
         after = await zone.read()
     if not removed:
-        return CommandResult(f"No line contains {given.text!r}; nothing was removed.\n", NOTHING)
+        return CommandResult(f"No line contains {given.text!r}; nothing was removed.\n", EXIT_NO_CHANGE)
     told = _change(before, after, given.session, removed)
     return CommandResult(f"{told}Older versions remain on the tape with these lines, and so does what was said.\n")
 

@@ -13,7 +13,7 @@ from bubbot.control.codec import JsonObject
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
 
-PATIENCE = 120.0
+RELOAD_TIMEOUT_SECONDS = 120.0
 """Seconds: turns of a channel that is taken away may take thirty, and platforms are asked about new tokens."""
 
 
@@ -41,7 +41,7 @@ async def _ask(made: CommandSetup) -> None:
 
     async def in_the_bot(address: str) -> None:
         async with connected(address) as peer:
-            _print(await peer.request("reload", {}, timeout=PATIENCE))
+            _print(await peer.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
 
     await beside(made.home, nobody_runs, in_the_bot)
 

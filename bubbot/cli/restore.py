@@ -20,7 +20,7 @@ from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.settings import Settings
 from bubbot.settings_channels import TOKENED, channel_settings
 from bubbot.settings_sources import quoted, shown
-from bubbot.stores.backups import DATABASE, BackupManifest
+from bubbot.stores.backups import DATABASE_FILE, BackupManifest
 from bubbot.stores.restoring import put_in_place, refuse_used, unpacked, verified
 from bubbot.stores.sqlite import open_store
 from bubbot.stores.sqlite_check import restore_protection
@@ -29,7 +29,7 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.service import TapeService
 from bubbot.wiring import new_id, now
 
-FINE = 0
+EXIT_OK = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +68,8 @@ async def _restore(made: CommandSetup, backup: Path) -> int:
     with WriterLock(made.home):
         refuse_used(made.home.path)
         with unpacked(backup, manifest, made.home.path) as folder:
-            restored = restore_protection(folder / DATABASE, timestamp(now()), os.urandom)
-            await _into_quarantine(folder / DATABASE, backup, manifest)
+            restored = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
+            await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
             notes = put_in_place(folder, manifest, made.home.path)
             if restored:
                 notes.append(
@@ -81,7 +81,7 @@ async def _restore(made: CommandSetup, backup: Path) -> int:
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
         "When the other bot is gone for good, bubbot restore --release ends that."
     )
-    return FINE
+    return EXIT_OK
 
 
 async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> None:

@@ -20,7 +20,7 @@ from bubbot.runtime.recovery import recover
 from bubbot.schedule.book import ScheduleStore
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.release import passed_over
-from bubbot.tape.entry import EMPTY, TapeEntry, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.store import Batch
 from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring import new_id, now
@@ -50,7 +50,9 @@ class _ReleaseSummary:
     def add(self, tape: str, facts: Sequence[TapeEntry], at: datetime) -> None:
         """Facts for a tape."""
         if facts:
-            self.batches.append(Batch(tape, tuple(one.stamped(EMPTY, timestamp(at)) for one in facts), keep_first=True))
+            self.batches.append(
+                Batch(tape, tuple(one.stamped(EMPTY_OBJECT, timestamp(at)) for one in facts), keep_first=True)
+            )
 
 
 async def release(desk: CommandContext, given: ReleaseHome) -> CommandResult:

@@ -25,9 +25,9 @@ from bubbot.texts import Texts
 from bubbot.views.schedule import DeliveriesView, JobHistoryView
 from bubbot.wiring import now, open_tapes
 
-CHANGES = frozenset({"add", "edit", "pause", "resume", "run", "remove", "chat"})
+SCHEDULE_WRITE_ACTIONS = frozenset({"add", "edit", "pause", "resume", "run", "remove", "chat"})
 """The actions that write; the others work beside a running bot."""
-OPTIONS = (
+JOB_OPTIONS = (
     "when", "prompt", "command", "text", "zone", "name", "catch_up", "catch_limit", "jitter", "until", "runs", "budget",
     "urgent", "nested", "to",
 )  # fmt: skip
@@ -112,14 +112,14 @@ def _length(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Runs one action."""
     made = setup(args)
-    if args.action in CHANGES:
+    if args.action in SCHEDULE_WRITE_ACTIONS:
         # Loaded here: what only reads needs nothing of it.
         arguments = import_module("bubbot.cli.schedule_change").ChangeSchedule
         typed = {name: value for name, value in vars(args).items() if name != "command"}  # that is `schedule`
         if "comma" in typed:
             typed["command"] = typed.pop("comma")
         known = {name: value for name, value in typed.items() if name in arguments.__dataclass_fields__}
-        given = tuple(name for name in OPTIONS if name in known)
+        given = tuple(name for name in JOB_OPTIONS if name in known)
         return asyncio.run(perform(made, "schedule", arguments(**known, given=given)))
     try:
         told = asyncio.run(_ACTIONS[args.action](made, args))

@@ -18,7 +18,16 @@ from bubbot.service.systemctl import properties, silent
 from bubbot.service.systemctl import run as ask
 
 RUNNING, NOT_RUNNING = 0, 1
-SHOWN = ("LoadState", "ActiveState", "SubState", "UnitFileState", "StatusText", "MainPID", "NRestarts", "Result")
+STATUS_PROPERTIES = (
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "UnitFileState",
+    "StatusText",
+    "MainPID",
+    "NRestarts",
+    "Result",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +105,7 @@ def _dry_removal(made: InstallPlan) -> int:
 
 
 def _status(home: Path, *, user: bool) -> int:
-    found = properties(ask, UNIT, SHOWN, user=user)
+    found = properties(ask, UNIT, STATUS_PROPERTIES, user=user)
     if found is None:
         why = silent(ask, user=user) or "it did not answer"
         _say(f"service: systemd does not manage services here ({why}). Without it: {INSTEAD}")

@@ -21,10 +21,10 @@ from bubbot.texts import Texts
 from bubbot.wiring import now, open_tapes
 from bubbot.wiring_health import left_behind, nobody_runs
 
-ANSWER = 5.0
+STATUS_TIMEOUT_SECONDS = 5.0
 """Seconds a bot has to answer; one that does not is as good as none."""
-LONGEST = 3600.0
-AGAIN = 0.1
+MAX_INTERVAL_SECONDS = 3600.0
+POLL_SECONDS = 0.1
 WIDTH = 16
 
 
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         type=_seconds,
-        default=ANSWER,
+        default=STATUS_TIMEOUT_SECONDS,
         metavar="SECONDS",
         help="how long to wait for an answer, 5 where left out",
     )
@@ -58,8 +58,10 @@ def _seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 0 < found <= LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, at most {LONGEST:.0f}")
+    if not 0 < found <= MAX_INTERVAL_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds above 0, at most {MAX_INTERVAL_SECONDS:.0f}"
+        )
     return found
 
 
@@ -114,7 +116,7 @@ async def _answer(home: Home) -> HealthSnapshot:
                     return decode((await peer.request("status", {})).get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _read(made: CommandSetup) -> HealthSnapshot:

@@ -20,7 +20,7 @@ from bubbot.tape.query import TapeQuery, date_bounds
 from bubbot.views.anchors import AnchorsView
 from bubbot.wiring import open_tapes
 
-FINE, DAMAGED = 0, 5
+EXIT_OK, EXIT_DAMAGED = 0, 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ async def _list(made: CommandSetup, _args: argparse.Namespace) -> int:
             lines.append(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
     for line in sorted(lines):
         show_line(line)
-    return FINE
+    return EXIT_OK
 
 
 async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
@@ -95,7 +95,7 @@ async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
             show_json(fields(entry))
         else:
             show_line(_line(entry))
-    return FINE
+    return EXIT_OK
 
 
 def _line(entry: TapeEntry) -> str:
@@ -115,7 +115,7 @@ async def _anchors(made: CommandSetup, args: argparse.Namespace) -> int:
         tape = service(store, await tape_name(store, workspace, args.tape))
         for line in await tape.read(AnchorsView(zones=args.zones)):
             show_line(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
-    return FINE
+    return EXIT_OK
 
 
 async def _verify(made: CommandSetup, args: argparse.Namespace) -> int:
@@ -134,7 +134,7 @@ async def _verify(made: CommandSetup, args: argparse.Namespace) -> int:
             damaged = not await _same_head(store, args.head) or damaged
     summary = ", ".join(f"{count} {what}" for what, count in counts.items())
     show(f"{found.entries} entries on {found.tapes} tapes: {summary}; head {found.head}")
-    return DAMAGED if damaged else FINE
+    return EXIT_DAMAGED if damaged else EXIT_OK
 
 
 async def _same_head(store: SqliteStore, kept: str) -> bool:

@@ -11,7 +11,7 @@ from bubbot.cli.tape_names import IMPORTED, IMPORTS, no_open_turn, service, sess
 from bubbot.cli.writing import CommandContext, CommandResult
 from bubbot.errors import ConfigError, TapeCorrupt
 from bubbot.stores.jsonl import ImportResult, read_lines
-from bubbot.tape.entry import EMPTY, TapeEntry, event, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
 from bubbot.wiring import now
@@ -75,4 +75,4 @@ def _fact(tape: str, session: str, found: ImportResult, digest: str) -> TapeEntr
         "unreadable": len(found.problems),
         "sha256": digest,
     }
-    return event(IMPORTED, data).stamped(EMPTY, timestamp(now()))
+    return event(IMPORTED, data).stamped(EMPTY_OBJECT, timestamp(now()))

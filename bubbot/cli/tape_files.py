@@ -20,8 +20,8 @@ from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.wiring import now, open_tapes
 
-FINE = 0
-PAGE = 1000
+EXIT_OK = 0
+EXPORT_PAGE_ENTRIES = 1000
 """Entries read at once for an export, whatever the length of the tape."""
 TOLD = 5
 """Unreadable lines that an error names one by one."""
@@ -74,13 +74,13 @@ async def export(made: CommandSetup, args: argparse.Namespace) -> int:
                 write(writer.line(for_bub(entry) if args.reader == "bub" else entry))
     if args.file is not None:
         show(f"Exported {_counted(head)} to {args.file}.")
-    return FINE
+    return EXIT_OK
 
 
 async def _entries(store: SqliteStore, name: str, head: int) -> AsyncIterator[TapeEntry]:
     """The entries up to the head, a page at a time: nothing on a tape changes, so together they are one state."""
-    for low in range(1, head + 1, PAGE):
-        high = min(low + PAGE - 1, head)
+    for low in range(1, head + 1, EXPORT_PAGE_ENTRIES):
+        high = min(low + EXPORT_PAGE_ENTRIES - 1, head)
         page = (await store.fetch([TapeQuery(name, IdRanges(((low, high),)))]))[0]
         if len(page) != high - low + 1:
             raise TapeConflict(f"{name} was put aside during the export; export it under the name of its archive")
@@ -102,7 +102,7 @@ async def import_(made: CommandSetup, args: argparse.Namespace) -> int:
     with _left_out(args.file, found.problems):
         await perform(made, "tape import", given, here=lambda desk, _: imported(desk, given, found))
     _tell(args.file, session, found)
-    return FINE
+    return EXIT_OK
 
 
 @contextmanager

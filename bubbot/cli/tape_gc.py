@@ -12,7 +12,7 @@ from bubbot.cli.tape_names import session_of
 from bubbot.cli.writing import perform
 from bubbot.wiring import now, open_tapes
 
-FINE = 0
+EXIT_OK = 0
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,7 +50,7 @@ async def gc(made: CommandSetup, args: argparse.Namespace) -> int:
         show(line)
     for one in found.archives:
         show_line(f"{one.session or '(no session)'}  {one.entries} entries  {one.name}")
-    return FINE
+    return EXIT_OK
 
 
 async def size(made: CommandSetup, args: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ async def size(made: CommandSetup, args: argparse.Namespace) -> int:
     if args.json:
         data = {**asdict(room), "tapes": [{**asdict(one), "session": sessions[one.name]} for one in tapes]}
         show_json(data)
-        return FINE
+        return EXIT_OK
     show(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
     for one in tapes:
         shown = f"{sessions[one.name]}  {one.name}".strip()
@@ -70,4 +70,4 @@ async def size(made: CommandSetup, args: argparse.Namespace) -> int:
     show(
         f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
     )
-    return FINE
+    return EXIT_OK

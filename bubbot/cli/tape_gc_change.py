@@ -17,7 +17,7 @@ from bubbot.runtime.recovery import merge_left
 from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.stores.sqlite_room import UnreferencedBlobs
-from bubbot.tape.entry import EMPTY, event, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, event, timestamp
 from bubbot.tape.query import TapeQuery, moment
 from bubbot.tape.store import Batch, ForkRecord, TapeSummary
 from bubbot.views.inbox import SessionTraceView
@@ -132,7 +132,7 @@ async def _erase(desk: CommandContext, doomed: ExpiredTape, at: datetime) -> Non
         if doomed.session and one.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
     data = {"archive": doomed.name, "entries": doomed.entries, "reason": "retention"}
-    fact = event("tape/erased", data).stamped(EMPTY, timestamp(at))
+    fact = event("tape/erased", data).stamped(EMPTY_OBJECT, timestamp(at))
     await desk.store.erase_archive(doomed.name, Batch(HOME_TAPE, (fact,)), tuple(traces))
 
 

@@ -12,7 +12,7 @@ from bubbot.stores.sqlite_index_keeper import Indexer
 from bubbot.tape.index import IndexState
 from bubbot.wiring import open_tapes
 
-FINE, BEHIND = 0, 1
+EXIT_OK, EXIT_INDEX_BEHIND = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ async def index(made: CommandSetup, args: argparse.Namespace) -> int:
     async with open_tapes(made.home) as (store, _):
         found = await store.index_state()
     show(shown(found))
-    return FINE if found is not None and found.fresh else BEHIND
+    return EXIT_OK if found is not None and found.fresh else EXIT_INDEX_BEHIND
 
 
 async def make(desk: CommandContext, _given: RebuildIndex) -> CommandResult:
     """Deletes the index. A running bot fills the new one by and by; otherwise it is filled here."""
     if not desk.settings.search.index:
-        return CommandResult("[search] index is false: there is none, and searches read the tape.\n", BEHIND)
+        return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
     await desk.store.forget_index()
     if desk.store.keeper is not None:
         return CommandResult("The search index is being made anew; searches read the tapes meanwhile.\n")

@@ -13,7 +13,7 @@ from bubbot.stores.sqlite_check import restore_protection
 from bubbot.tape.entry import timestamp
 from bubbot.wiring import now
 
-FINE = 0
+EXIT_OK = 0
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,4 +36,4 @@ async def repair(made: CommandSetup, _args: argparse.Namespace) -> int:
         show(f"Restored: {', '.join(restored)}. bubbot tape verify says whether anything was changed meanwhile.")
     else:
         show("All triggers are as they should be; nothing was changed.")
-    return FINE
+    return EXIT_OK

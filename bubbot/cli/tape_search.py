@@ -15,7 +15,7 @@ from bubbot.tools.tape import hit_line, search_remarks
 from bubbot.views.search import SearchView
 from bubbot.wiring import open_tapes
 
-FOUND, NOTHING = 0, 1
+EXIT_OK, EXIT_NO_MATCH = 0, 1
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -64,4 +64,4 @@ async def search(made: CommandSetup, args: argparse.Namespace) -> int:
         show_line(line)
     if not result.hits:
         show(f'Nothing found for "{words}".')
-    return FOUND if result.hits else NOTHING
+    return EXIT_OK if result.hits else EXIT_NO_MATCH

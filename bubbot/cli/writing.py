@@ -21,7 +21,7 @@ from bubbot.settings import Settings
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.wiring import open_tapes
 
-PATIENCE = 300.0
+WRITE_TIMEOUT_SECONDS = 300.0
 """Seconds a command waits for the turn that runs in its session."""
 
 
@@ -46,11 +46,11 @@ class CommandContext:
             return
         held = self.exclusive(session)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
                 await held.__aenter__()
         except TimeoutError as error:
             raise ConfigError(
-                f"a turn of {session} has been running for {PATIENCE / 60:.0f} minutes: ,stop ends it; nothing was written"
+                f"a turn of {session} has been running for {WRITE_TIMEOUT_SECONDS / 60:.0f} minutes: ,stop ends it; nothing was written"
             ) from error
         try:
             yield

@@ -12,17 +12,17 @@ from typing import TypeVar
 
 from bubbot.control.address import check_folder, peer_uid
 from bubbot.control.codec import JsonObject, decode_error
-from bubbot.control.lines import LINE_LIMIT, lines, read_message
-from bubbot.control.peer import GONE, PROTOCOL, Answer, ControlPeer, Heard, ignore
+from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
+from bubbot.control.peer import CONNECTION_LOST, PROTOCOL, Answer, ControlPeer, Heard, ignore
 from bubbot.errors import ConfigError, ControlError, HomeLocked
 from bubbot.home import Home
 
-PATIENCE = 10.0
+REPLY_TIMEOUT_SECONDS = 10.0
 """Seconds for a bot that is starting, or ending, to be there, or gone."""
 MOMENT = 2.0
 """Seconds for a holder of the lock to write down who it is."""
-AGAIN = 0.05
-BEAT = 10.0
+CONNECT_RETRY_SECONDS = 0.05
+HEARTBEAT_SECONDS = 10.0
 """Seconds between two signs of life that a client asks for."""
 WAIT = 30.0
 """Seconds a bot may take to show one."""
@@ -39,7 +39,7 @@ async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[
     `here` has to raise `HomeLocked` before it does anything; so does this, where the holder takes no requests.
     """
     start = asyncio.get_running_loop().time()
-    soon, end = start + MOMENT, start + PATIENCE
+    soon, end = start + MOMENT, start + REPLY_TIMEOUT_SECONDS
     while True:
         try:
             return await here()
@@ -55,7 +55,7 @@ async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[
                 pass
             if late:
                 raise locked from None
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(CONNECT_RETRY_SECONDS)
 
 
 async def no_requests(_peer: ControlPeer, do: str, _body: JsonObject) -> JsonObject:
@@ -91,7 +91,7 @@ async def connected(
 async def until_gone(peer: ControlPeer) -> None:
     """Raises `ControlError` when the bot has ended."""
     await peer.gone.wait()
-    raise ControlError(GONE)
+    raise ControlError(CONNECTION_LOST)
 
 
 async def _opened(
@@ -103,7 +103,7 @@ async def _opened(
     check_folder(path.parent)
     try:
         async with asyncio.timeout(WAIT):
-            reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT)
+            reader, writer = await asyncio.open_unix_connection(address, limit=CONTROL_LINE_BYTES)
     except PermissionError as error:
         raise ConfigError(f"the control socket {address} cannot be used ({error.strerror})") from error
     except (OSError, TimeoutError) as error:
@@ -140,7 +140,7 @@ async def _beat(peer: ControlPeer) -> None:
     """Ends the connection to a bot that shows no sign of life."""
     try:
         while not peer.gone.is_set():
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
             await peer.request("ping", {}, timeout=WAIT)
     except ControlError:
         peer.close()

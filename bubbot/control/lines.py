@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from bubbot.control.codec import JsonObject
 from bubbot.errors import ConfigError, ControlError
 
-LINE_LIMIT = 2**20
+CONTROL_LINE_BYTES = 2**20
 """Bytes of one line, its line feed included."""
 MESSAGE_LIMIT = 256 * 2**20
 """Bytes of one message, put together."""
-PIECE = 400_000
+CONTROL_CHUNK_CHARS = 400_000
 """Characters of one piece; as JSON within JSON each is two bytes at most."""
 
 
 def lines(message: JsonObject) -> Iterator[bytes]:
     """The lines of a message. Raises `ConfigError` where it is too large to be sent."""
     text = json.dumps(message, separators=(",", ":"))  # ASCII, so that bytes are characters and any text survives
-    if len(text) < LINE_LIMIT:
+    if len(text) < CONTROL_LINE_BYTES:
         yield text.encode() + b"\n"
         return
     if len(text) > MESSAGE_LIMIT:
@@ -28,9 +28,9 @@ def lines(message: JsonObject) -> Iterator[bytes]:
             f"this is {len(text) // 2**20} MiB, and the running bot is handed at most {MESSAGE_LIMIT // 2**20}: "
             "stop the bot first, then run the command again"
         )
-    for start in range(0, len(text), PIECE):
-        name = "more" if start + PIECE < len(text) else "last"
-        yield json.dumps({name: text[start : start + PIECE]}).encode() + b"\n"
+    for start in range(0, len(text), CONTROL_CHUNK_CHARS):
+        name = "more" if start + CONTROL_CHUNK_CHARS < len(text) else "last"
+        yield json.dumps({name: text[start : start + CONTROL_CHUNK_CHARS]}).encode() + b"\n"
 
 
 async def read_message(reader: asyncio.StreamReader) -> JsonObject | None:
@@ -41,7 +41,7 @@ async def read_message(reader: asyncio.StreamReader) -> JsonObject | None:
         try:
             line = await reader.readline()
         except ValueError as error:
-            raise ControlError(f"a line was longer than {LINE_LIMIT} bytes") from error
+            raise ControlError(f"a line was longer than {CONTROL_LINE_BYTES} bytes") from error
         if not line.endswith(b"\n"):
             return None
         found = _object(line)

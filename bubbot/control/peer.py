@@ -21,16 +21,16 @@ log = logging.getLogger(__name__)
 
 PROTOCOL = 1
 """The version of the protocol; both ends must have the same."""
-AT_ONCE = 64
+MAX_CONCURRENT_REQUESTS = 64
 """Requests of the other end under way at once; what is more is refused."""
-ROOM = 2**18
+SPARE_BUFFER_BYTES = 2**18
 """Bytes that may wait to be sent before notices that can be spared are dropped."""
-MOST = 64 * 2**20
+MAX_BUFFER_BYTES = 64 * 2**20
 """Bytes that may wait before the other end counts as dead; one message may always."""
 STALL = 30.0
 """Seconds the other end may take to read on."""
 
-GONE = (
+CONNECTION_LOST = (
     "The other end of the control connection is gone. A bot answers what it had accepted after its next start; "
     "before a change is repeated, look whether it was made."
 )
@@ -107,7 +107,7 @@ class ControlPeer:
             transport.close()
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(ControlError(GONE))
+                future.set_exception(ControlError(CONNECTION_LOST))
                 future.exception()  # nobody may be waiting any more
         self._asked.clear()
 
@@ -117,7 +117,7 @@ class ControlPeer:
         Without `timeout` the wait ends with the connection.
         """
         if self.gone.is_set():
-            raise ControlError(GONE)
+            raise ControlError(CONNECTION_LOST)
         self._number += 1
         number = self._number
         future: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
@@ -133,12 +133,12 @@ class ControlPeer:
 
     def notify(self, do: str, body: JsonObject, *, spare: bool = False) -> None:
         """Tells the other end; `spare`: not where it is slow to read."""
-        if not self.gone.is_set() and not (spare and self._bytes > ROOM):
+        if not self.gone.is_set() and not (spare and self._bytes > SPARE_BUFFER_BYTES):
             self._send({"do": do, "with": body})
 
     def _send(self, message: JsonObject) -> None:
         data = b"".join(lines(message))
-        if self._waiting and self._bytes + len(data) > MOST:
+        if self._waiting and self._bytes + len(data) > MAX_BUFFER_BYTES:
             log.warning("a control connection was closed: it does not read", extra={"action": "control.slow"})
             self.close()
             return
@@ -174,7 +174,7 @@ class ControlPeer:
             self._heard(do, body)
         elif do == "ping":
             self._send({"to": number, "ok": {}})
-        elif len(self._answering) >= AT_ONCE:
+        elif len(self._answering) >= MAX_CONCURRENT_REQUESTS:
             self._send({"to": number, "error": encode_error(ControlError("too many requests at once"))})
         else:
             task = asyncio.create_task(self._handle(number, do, body))

@@ -29,7 +29,7 @@ from bubbot.views.access import AccessView
 
 TOGETHER = 5.0
 """Seconds all platforms have to answer; they are asked at once."""
-CLOSING = 1.0
+PROBE_CLOSE_SECONDS = 1.0
 APART = 60.0
 """Seconds by which clocks may differ; an answer is some seconds old, and dates of HTTP are whole seconds."""
 SERVERS = {"telegram": ("base_url", "https://api.telegram.org"), "discord": ("rest_url", "https://discord.com/api/v10")}
@@ -191,7 +191,7 @@ async def _made(
     finally:
         if isinstance(channel, SupportsClose):
             with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSING):
+                async with asyncio.timeout(PROBE_CLOSE_SECONDS):
                     await channel.aclose()
 
 

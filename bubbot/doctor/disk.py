@@ -24,7 +24,7 @@ NETWORK = frozenset(
     }
 )  # fmt: skip
 """SQLite's WAL is an area of memory that all who have the database open share: over a network there is none."""
-MEMORY = frozenset({"tmpfs", "ramfs"})
+MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
 def check_disk(home: Home, *, look: Callable[[Path], os.statvfs_result] = os.statvfs) -> Iterator[Finding]:
@@ -58,7 +58,7 @@ def check_file_system(home: Home, *, mounts: Path = MOUNTS) -> Iterator[Finding]
             f"the database can be damaged. Move it to a local disk with the bot stopped, and name that with --home."
         )
         yield Finding("disk.network", "problem", cause, f"sudo mv {quoted(home.path)} {elsewhere}")
-    elif kind in MEMORY:
+    elif kind in MEMORY_FILESYSTEMS:
         cause = f"The home {home.path} is in memory ({kind}): everything said is gone after a restart of the machine."
         yield Finding("disk.memory", "warning", cause, f'mv {quoted(home.path)} "$HOME/bubbot"')
     elif kind:

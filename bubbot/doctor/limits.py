@@ -10,27 +10,27 @@ from pathlib import Path
 from bubbot.doctor.finding import Finding, size
 from bubbot.settings import Settings
 
-FILES = 1024
+MIN_OPEN_FILES = 1024
 """Open files: the usual limit. Each conversation, connection and child process takes some."""
 NEEDED = 250_000_000
 """Bytes of memory: litellm alone takes some 160 MB when it is loaded."""
 OURS = ("", "local", "scripted")
-MEMORY = Path("/proc/meminfo")
+MEMINFO_PATH = Path("/proc/meminfo")
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 def check_files(limit: int | None = None) -> Iterator[Finding]:
     """Whether enough files may be open at once."""
     found = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
-    if found != resource.RLIM_INFINITY and found < FILES:
-        cause = f"Only {found} files may be open at once; a bot with many chats needs {FILES}."
+    if found != resource.RLIM_INFINITY and found < MIN_OPEN_FILES:
+        cause = f"Only {found} files may be open at once; a bot with many chats needs {MIN_OPEN_FILES}."
         yield Finding("limits.files", "warning", cause, "ulimit -n 4096")
     else:
         shown = "Any number of" if found == resource.RLIM_INFINITY else str(found)
         yield Finding("limits.ok", "ok", f"{shown} files may be open at once.")
 
 
-def check_memory(settings: Settings, *, memory: Path = MEMORY, group: Path = CONTROL_GROUP) -> Iterator[Finding]:
+def check_memory(settings: Settings, *, memory: Path = MEMINFO_PATH, group: Path = CONTROL_GROUP) -> Iterator[Finding]:
     """Whether there is memory for litellm, where a model needs that; where the system does not tell, nothing is said."""
     if settings.model.name.partition("/")[0] in OURS:
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bubbot.doctor.credentials import ServiceCredentials
 from bubbot.doctor.finding import Finding, edit, quoted
-from bubbot.environment import PREFIX, variables
+from bubbot.environment import ENVIRONMENT_PREFIX, variables
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models.unconfigured import key_missing
@@ -44,7 +44,7 @@ def read_secret_files(home: Home, config: Path | None) -> tuple[list[Finding], l
 
 def command_to_set(setting: Keys, config: Path) -> str:
     """Return the command that puts another secret where this one is taken from: the strongest source that has one."""
-    variable = f"{PREFIX}{'__'.join(setting)}".upper().replace("-", "_")
+    variable = f"{ENVIRONMENT_PREFIX}{'__'.join(setting)}".upper().replace("-", "_")
     given = {name.upper(): name for name, value in variables().items() if value}
     if variable in given:
         return f"read -r {given[variable]} && export {given[variable]}"
@@ -113,7 +113,7 @@ def _files(config: Path) -> Iterator[Path]:
                 yield _placed(config.parent, value)
     for name, value in variables().items():
         key = name.lower()
-        if name.upper().startswith(PREFIX) and key.endswith("_file") and _SECRET.search(key.removesuffix("_file")) and value:  # fmt: skip
+        if name.upper().startswith(ENVIRONMENT_PREFIX) and key.endswith("_file") and _SECRET.search(key.removesuffix("_file")) and value:  # fmt: skip
             yield _placed(Path(), value)
 
 

@@ -17,7 +17,7 @@ from bubbot.home import Home
 from bubbot.service.render import rendered, shipped
 
 UNIT = "bubbot.service"
-ASKED = (
+UNIT_PROPERTIES = (
     "LoadState", "ActiveState", "UnitFileState", "FragmentPath", "NeedDaemonReload", "WatchdogUSec", "Environment",
     "ExecStart",
 )  # fmt: skip
@@ -57,7 +57,7 @@ class _UnitState:
 def check_service(home: Home) -> Iterator[Finding]:
     """Whether a unit is installed as this version writes it, starts by itself, is for this home, and is watched."""
     asked = {
-        scope: told(["systemctl", scope, "show", UNIT, *(f"--property={one}" for one in ASKED)])
+        scope: told(["systemctl", scope, "show", UNIT, *(f"--property={one}" for one in UNIT_PROPERTIES)])
         for scope in ("--user", "--system")
     }
     if not any(asked.values()):

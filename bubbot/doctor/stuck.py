@@ -15,7 +15,7 @@ from bubbot.stores.sqlite import SqliteStore, open_readonly
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.views.bookkeeping import CheckpointView
-from bubbot.views.outbox import MARK, OutboxView
+from bubbot.views.outbox import OUTBOX_CHECKPOINT, OutboxView
 
 LATE = timedelta(hours=1)
 """A running bot repeats a delivery that fails every 12 seconds or so."""
@@ -104,7 +104,7 @@ async def _turns(store: SqliteStore) -> list[_Backlog | None]:
 
 async def _messages(store: SqliteStore, tape: str) -> _Backlog | None:
     service = TapeService(store, tape, now=never, new_id=str, session="")
-    found = await service.read(OutboxView(await service.read(CheckpointView(MARK))))
+    found = await service.read(OutboxView(await service.read(CheckpointView(OUTBOX_CHECKPOINT))))
     dates = [datetime.fromisoformat(one.date) for one in found if one.date]
     return _Backlog(tape, len(found), min(dates)) if dates else None
 

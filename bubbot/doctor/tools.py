@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-PATIENCE = 3.0
+TOOL_TIMEOUT_SECONDS = 3.0
 """Seconds; a system that is just starting or ending may never answer."""
 
 
@@ -20,7 +20,7 @@ def told(command: Sequence[str]) -> str | None:
             [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TOOL_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -17,7 +17,7 @@ CHATS_WATCHED = 1000
 """Chats of which the loop guard remembers what bots did; the one that was quiet longest is forgotten first."""
 ALBUMS_REMEMBERED = 100
 """Albums of which is known that they are for the bot; the parts of one come within seconds."""
-MINUTE = 60.0
+MINUTE_SECONDS = 60.0
 MARKS = 16
 """Characters looked at to find the letter below a pile of marks."""
 
@@ -219,7 +219,7 @@ class AdmissionPolicy:
         self._bots.move_to_end(chat)
         while len(self._bots) > CHATS_WATCHED:
             self._bots.popitem(last=False)
-        while seen.turns and now - seen.turns[0] >= MINUTE:
+        while seen.turns and now - seen.turns[0] >= MINUTE_SECONDS:
             seen.turns.popleft()
         if seen.depth >= self._settings.bot_depth or len(seen.turns) >= self._settings.bot_rate:
             return False

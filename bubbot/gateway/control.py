@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from bubbot.control.address import check_folder, peer_uid
 from bubbot.control.codec import JsonObject, encode_error
-from bubbot.control.lines import LINE_LIMIT, lines, read_message
+from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
 from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError
 
@@ -53,7 +53,7 @@ class ControlServer:
         """
         check_folder(path.parent)
         listener = _bound(path)
-        server = await asyncio.start_unix_server(self._serve, sock=listener, limit=LINE_LIMIT, backlog=128)
+        server = await asyncio.start_unix_server(self._serve, sock=listener, limit=CONTROL_LINE_BYTES, backlog=128)
         try:
             yield
         finally:

@@ -14,7 +14,7 @@ from bubbot.tape.handle import Clock
 
 log = logging.getLogger(__name__)
 
-LONGEST = 3600.0
+MAX_SLEEP_SECONDS = 3600.0
 """Seconds of one wait: a clock may be set, and a machine may sleep, while it is waited for midnight."""
 
 
@@ -53,7 +53,7 @@ class DailyDigest:
                 )
             midnight = next_midnight(self.now(), self.zone)
             while (left := (midnight - self.now()).total_seconds()) > 0:
-                await self.sleep(min(left, LONGEST))
+                await self.sleep(min(left, MAX_SLEEP_SECONDS))
 
 
 def next_midnight(now: datetime, zone: ZoneInfo) -> datetime:

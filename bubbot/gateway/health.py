@@ -15,7 +15,7 @@ from bubbot.runtime.app import RuntimeLoad
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.plan import next_times
 from bubbot.tape.handle import Clock
-from bubbot.views.budget import BOT, NOTHING, FailingModel, SpentTotal, TotalKey
+from bubbot.views.budget import BOT_SCOPE, ZERO_SPENT, FailingModel, SpentTotal, TotalKey
 from bubbot.views.outbox import OutboxMessage
 from bubbot.views.schedule import ScheduleState
 
@@ -185,11 +185,13 @@ def used_of(
 ) -> tuple[BudgetUsage, ...]:
     """What the whole bot has spent today and this month, and the budgets of others that are nearly used up. `dollar`:
     what a US dollar is in the currency of `[budget]`."""
-    whole = [one for period in (today, today[:7]) for one in _used(spent, plan, TotalKey(BOT, "", period), dollar)]
+    whole = [
+        one for period in (today, today[:7]) for one in _used(spent, plan, TotalKey(BOT_SCOPE, "", period), dollar)
+    ]
     others = [
         one
         for key in spent
-        if key.scope != BOT and key.period in (today, today[:7])
+        if key.scope != BOT_SCOPE and key.period in (today, today[:7])
         for one in _used(spent, plan, key, dollar)
         if one.most is not None and one.used >= plan.warn_at * one.most
     ]
@@ -200,7 +202,7 @@ def used_of(
 def _used(
     spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, key: TotalKey, dollar: float
 ) -> Iterator[BudgetUsage]:
-    total, limit = spent.get(key, NOTHING), plan.limit(key.scope, key.name)
+    total, limit = spent.get(key, ZERO_SPENT), plan.limit(key.scope, key.name)
     for measure, used, unit in ((COST, total.nano / NANO, dollar), (TOKENS, float(total.tokens), 1.0)):
         most = limit.of(key.period, measure) if limit else None
         yield BudgetUsage(*key, measure, used * unit, None if most is None else float(most * unit))

@@ -16,7 +16,7 @@ from bubbot.channel import Attachment, Edit, Inbound, Reaction
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
 
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+ONE_MINUTE, ONE_HOUR, ONE_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 PEOPLE_REMEMBERED = 10_000
 UNKNOWN_SIZE_BYTES = 1_000_000
 """What a file counts if the platform does not say how large it is."""
@@ -85,14 +85,14 @@ class PersonLimiter:
         """Return true if the sender was not told of this limit within the last hour, and take it as told."""
         usage, at = self._usage(event.sender.id), self._at(event.time)
         last = usage.notified.get(limit)
-        if last is not None and abs(at - last) < HOUR:
+        if last is not None and abs(at - last) < ONE_HOUR:
             return False
         usage.notified[limit] = at
         return True
 
     def _rates(self) -> tuple[tuple[Limit, int, timedelta], ...]:
         limits = self.limits
-        return (("minute", limits.messages_per_minute, MINUTE), ("hour", limits.messages_per_hour, HOUR))
+        return (("minute", limits.messages_per_minute, ONE_MINUTE), ("hour", limits.messages_per_hour, ONE_HOUR))
 
     def _taken(self, inbound: Inbound, attachments: Iterable[Attachment]) -> tuple[Attachment, ...]:
         return tuple(self._taken_one(inbound, one) for one in attachments)
@@ -110,15 +110,15 @@ class PersonLimiter:
         if not self.limits.bytes_per_day or not size:
             return True
         at, sizes = self._at(event.time), self._usage(event.sender.id).sizes
-        while sizes and at - sizes[0][0] >= DAY:
+        while sizes and at - sizes[0][0] >= ONE_DAY:
             sizes.popleft()
-        while sizes and sizes[-1][0] - at > DAY:
+        while sizes and sizes[-1][0] - at > ONE_DAY:
             sizes.pop()
         return sum(one for _, one in sizes) + size <= self.limits.bytes_per_day
 
     def _add_bytes(self, event: Inbound | Edit | Reaction, size: int) -> None:
         sizes, at = self._usage(event.sender.id).sizes, self._at(event.time)
-        if sizes and abs(at - sizes[-1][0]) < MINUTE:
+        if sizes and abs(at - sizes[-1][0]) < ONE_MINUTE:
             sizes[-1] = (sizes[-1][0], sizes[-1][1] + size)
         else:
             sizes.append((at, size))
@@ -136,9 +136,9 @@ class PersonLimiter:
 
 def _forget(times: deque[datetime], at: datetime) -> None:
     """Drop what is an hour old, and what is dated so far ahead that a clock must have been set back."""
-    while times and at - times[0] >= HOUR:
+    while times and at - times[0] >= ONE_HOUR:
         times.popleft()
-    while times and times[-1] - at >= HOUR:
+    while times and times[-1] - at >= ONE_HOUR:
         times.pop()
 
 

@@ -23,7 +23,7 @@ from bubbot.channel import (
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
-from bubbot.gateway.limits import DAY, PersonLimiter, PersonLimits
+from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.moves import ChatMigrations
 from bubbot.gateway.outbound import Deliverer, RetryPolicy, Spawn, always_room, parts_of
@@ -201,7 +201,7 @@ async def make_line(
     )
     limiter = PersonLimiter(rules.limits, now)
     if rules.limits != PersonLimits():
-        limiter.load(await inbox.recent(now() - DAY))
+        limiter.load(await inbox.recent(now() - ONE_DAY))
     return ChannelRuntime(
         channel, inbox, outbox, link, deliverer, rules, moves, limiter, previews, [] if hold else None
     )

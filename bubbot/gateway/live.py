@@ -46,7 +46,7 @@ TYPING_AFTER = 0.3
 """Seconds before it is shown for the first time: what is answered by then needs no such call."""
 FIRST_AFTER = 1.0
 """Seconds of text before a message is begun: what is finished by then is simply sent."""
-GOES_ON = " …"
+CONTINUES_MARK = " …"
 BARE_START = "…"
 """What a message begins with on a platform that cannot be asked what became of it."""
 NOTHING_MORE = "—"
@@ -264,7 +264,7 @@ class LiveAnswers:
     async def _begin(self, shown: _LiveTurn) -> None:
         """Record that the message is about to be sent, and send it."""
         text, finds = shown.now(), isinstance(self._channel, FindsMessages)
-        part = self._part(shown, text + GOES_ON if finds else BARE_START)
+        part = self._part(shown, text + CONTINUES_MARK if finds else BARE_START)
         if part is None or not shown.inbound:
             shown.dead = True
             return
@@ -296,7 +296,7 @@ class LiveAnswers:
         assert self._editing is not None
         assert shown.live is not None
         text = shown.now()
-        part = self._part(shown, text + GOES_ON)
+        part = self._part(shown, text + CONTINUES_MARK)
         chat = shown.live.chat or self._where(shown.chat)
         if part is None or self._where(chat) != chat:
             shown.dead = True

@@ -21,11 +21,11 @@ from bubbot.gateway.line import ChannelRuntime
 from bubbot.gateway.outbound import Became
 from bubbot.model import NANO
 from bubbot.tape.query import moment
-from bubbot.views.budget import BOT, Reservation
+from bubbot.views.budget import BOT_SCOPE, Reservation
 
 OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
 BECAME: tuple[Became, ...] = ("sent", "retried", "failed")
-MODELS = 50
+MAX_MODEL_LABELS = 50
 """Names of models that have series of their own; what providers call theirs has no end."""
 OTHER = "other"
 TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -107,7 +107,7 @@ class Metrics:
             self._seconds.labels(channel=channel).observe(seconds)
 
     def _settled(self, hold: Reservation, status: str) -> None:
-        model = hold.model if hold.model in self._models or len(self._models) < MODELS else OTHER
+        model = hold.model if hold.model in self._models or len(self._models) < MAX_MODEL_LABELS else OTHER
         self._models.add(model)
         self._calls.labels(model=model, outcome=status).inc()
         self._tokens.labels(model=model, direction="input").inc(hold.input)
@@ -178,7 +178,7 @@ def _budget(one: HealthSnapshot) -> Iterator[Metric]:
         "bubbot_budget_limit", "What it may spend; missing where nothing limits it.", labels=labels
     )
     for used in one.budget:
-        if used.scope == BOT:  # the others are people and chats
+        if used.scope == BOT_SCOPE:  # the others are people and chats
             values = ["month" if used.monthly else "day", used.measure]
             spent.add_metric(values, used.used)
             if used.most is not None:

@@ -42,15 +42,15 @@ from bubbot.views.turns import LastTurnView
 log = logging.getLogger(__name__)
 
 EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, ChatMigration, UnparsedUpdate, StopRequest)
-ASKED = 1000
+MAX_REMEMBERED_SENDERS = 1000
 """Messages of which is known who asked; of older ones the newest client of the session counts as asker."""
-READY = 30.0
+CLIENT_READY_SECONDS = 30.0
 """Seconds that the channel may take to be run."""
 ID_LIMIT = 200
 """Characters of the id that a client gives a part."""
-REASON_LIMIT = 500
+MAX_REMOTE_REASON = 500
 """Characters of a client's reason that are kept."""
-NOBODY = "nobody has this chat open; it waits for the next one"
+NO_CLIENT_REASON = "nobody has this chat open; it waits for the next one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class RemoteChannel:
         there = self._there(session)
         first = asked.peer if asked else there[-1] if there else None
         if first is None:
-            raise DeliveryFailed(NOBODY)
+            raise DeliveryFailed(NO_CLIENT_REASON)
         body: JsonObject = {"part": encode(part)}
         if part.file and part.file.digest:
             body["bytes"] = b64encode(await self.blob(part.file.digest)).decode()
@@ -163,7 +163,7 @@ class RemoteChannel:
                 raise ControlError(f"the event is of the channel {found.channel!r}, not of {self.name!r}")
             if isinstance(found, Inbound):
                 self._remember(found.external_id, _RemoteSender(peer, found.session))
-            async with asyncio.timeout(READY):
+            async with asyncio.timeout(CLIENT_READY_SECONDS):
                 receive = await asyncio.shield(self._receiver())
             await receive(found)
             return {}
@@ -207,7 +207,7 @@ class RemoteChannel:
 
     def _remember(self, external_id: str, asked: _RemoteSender) -> None:
         self._asked[external_id] = asked
-        while len(self._asked) > ASKED:
+        while len(self._asked) > MAX_REMEMBERED_SENDERS:
             del self._asked[next(iter(self._asked))]
 
     def _there(self, session: str) -> list[ControlPeer]:
@@ -229,10 +229,10 @@ async def _shown(client: ControlPeer, body: JsonObject) -> Receipt:
             raise ControlError("its receipt cannot be read")
     except DeliveryFailed as error:
         # A terminal cannot say more than whether another try is useless: what else it claims is not believed.
-        raise DeliveryFailed(str(error)[:REASON_LIMIT], permanent=error.permanent) from error
+        raise DeliveryFailed(str(error)[:MAX_REMOTE_REASON], permanent=error.permanent) from error
     except BubbotError as error:
         client.close()  # what it shows from now on could be a repeat
-        reason = f"the chat did not take the answer ({str(error)[:REASON_LIMIT]}); it waits for the next one"
+        reason = f"the chat did not take the answer ({str(error)[:MAX_REMOTE_REASON]}); it waits for the next one"
         raise DeliveryFailed(reason) from error
     except Exception as error:  # the boundary to another program: nothing that it sends may end the bot
         client.close()

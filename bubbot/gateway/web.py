@@ -16,9 +16,9 @@ from bubbot.gateway.paths import check_paths
 
 log = logging.getLogger(__name__)
 
-BODY_LIMIT = 1_100_000
+SERVER_BODY_BYTES = 1_100_000
 """Bytes of a call; above what any channel takes, so that the channel can say so itself."""
-UNAUTHORIZED, NOT_FOUND, BAD_REQUEST, TOO_LARGE, FAILED = 401, 404, 400, 413, 500
+HTTP_UNAUTHORIZED, HTTP_NOT_FOUND, HTTP_BAD_REQUEST, HTTP_TOO_LARGE, HTTP_SERVER_ERROR = 401, 404, 400, 413, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ async def web_door(channels: Channels, settings: WebhookSettings) -> AsyncIterat
     Raises `ConfigError` where the address cannot be used, or two channels want one path.
     """
     check_paths(channels())
-    app = web.Application(client_max_size=BODY_LIMIT)
+    app = web.Application(client_max_size=SERVER_BODY_BYTES)
     connections = HttpConnections(settings.limits)
     app.router.add_post("/{path:.*}", _called(channels, connections))
     async with http_server(app, HttpAddress("http", settings.host, settings.port), connections) as port:
@@ -56,23 +56,23 @@ def _called(channels: Channels, connections: HttpConnections) -> Callable[[web.R
     async def called(request: web.Request) -> web.Response:
         found = next(((name, one) for name, one in channels().items() if one.path == request.path), None)
         if found is None:
-            return _refused(NOT_FOUND)
+            return _refused(HTTP_NOT_FOUND)
         name, channel = found
         headers = {key.lower(): value for key, value in request.headers.items()}
         if isinstance(channel, WebhookVerifier) and not channel.verify(headers):
-            return _refused(UNAUTHORIZED)
-        if request.content_length is not None and request.content_length > BODY_LIMIT:
-            return _refused(TOO_LARGE)
+            return _refused(HTTP_UNAUTHORIZED)
+        if request.content_length is not None and request.content_length > SERVER_BODY_BYTES:
+            return _refused(HTTP_TOO_LARGE)
         try:
             body = await request.read()
         except (web.RequestPayloadError, OSError):  # a length or an encoding that is not true, or the client is gone
-            return _refused(BAD_REQUEST)
+            return _refused(HTTP_BAD_REQUEST)
         with connections.working(request):
             try:
                 status = await channel.handle(headers, body)
             except Exception:  # the platform is told of a failure and calls again; the others go on
                 log.exception("a call could not be taken", extra={"action": "http.failed", "channel": name})
-                status = FAILED
+                status = HTTP_SERVER_ERROR
             return web.Response(status=status)
 
     return called

@@ -19,7 +19,7 @@ from bubbot.settings import BotSettings, ModelSettings
 from bubbot.settings_sources import SECRET_LIMIT
 from bubbot.settings_values import wanted
 
-MODELS = "bubbot.models"
+MODELS_GROUP = "bubbot.models"
 """The entry-point group of models."""
 LITELLM = "litellm"
 """The plugin in it that is no model of its own."""
@@ -73,7 +73,7 @@ def model_name(text: str) -> str:
     name = text.strip()
     if not name:
         return ""
-    ours = {*plugins.names(MODELS)} - {LITELLM}
+    ours = {*plugins.names(MODELS_GROUP)} - {LITELLM}
     if name.partition("/")[0] not in ours:
         litellm_names.check(name, "The name", ours)
     elif name.partition("/")[0] == "local" and not local.available():

@@ -12,7 +12,7 @@ from bubbot.channel import BotIdentity, Channel, ChannelOptions, SupportsClose, 
 from bubbot.errors import ChannelError
 from bubbot.settings_channels import channel_settings
 
-PATIENCE = 20.0
+VERIFY_TOKEN_SECONDS = 20.0
 """Seconds an adapter may take for it all; each has a shorter patience of its own."""
 
 
@@ -38,7 +38,7 @@ async def _asked(channel: Channel) -> BotIdentity | None:
     try:
         if not isinstance(channel, VerifiesCredentials):
             return None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(VERIFY_TOKEN_SECONDS):
             return await channel.introduce()
     except TimeoutError:
         raise ChannelError(f"[channels.{channel.name}] does not answer.") from None

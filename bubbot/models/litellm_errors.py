@@ -15,13 +15,13 @@ from bubbot.models.litellm_quiet import litellm
 
 Kind = Literal["overflow", "rate", "refused", "unavailable"]
 
-AGAIN = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
+RETRYABLE_STATUSES = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
 """Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 is a kind of its own."""
-LONGEST = 300
+MAX_PROVIDER_CHARS = 300
 """Characters of a provider's own words that are passed on."""
 
 _known = litellm.exceptions
-KINDS: Mapping[type[BaseException], Kind] = {
+ERROR_KINDS: Mapping[type[BaseException], Kind] = {
     _known.ContextWindowExceededError: "overflow",
     _known.RateLimitError: "rate",
     litellm.RouterRateLimitErrorBasic: "rate",
@@ -107,7 +107,7 @@ def translated(error: BaseException, model: str, redact: Callable[[str], str]) -
 
 def _translated(chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str]) -> ModelError:
     error = chain[0]
-    kind, words = _kind(chain), redact(_words(chain))[:LONGEST]
+    kind, words = _kind(chain), redact(_words(chain))[:MAX_PROVIDER_CHARS]
     match kind:
         case "overflow":
             return ModelOverflow(f"The request is too long for {model}: {words}")
@@ -152,7 +152,9 @@ def retry_after(chain: tuple[BaseException, ...]) -> float | None:
 
 
 def _kind(chain: tuple[BaseException, ...]) -> Kind:
-    kind: Kind = next((KINDS[cls] for one in chain for cls in type(one).__mro__ if cls in KINDS), "unavailable")
+    kind: Kind = next(
+        (ERROR_KINDS[cls] for one in chain for cls in type(one).__mro__ if cls in ERROR_KINDS), "unavailable"
+    )
     status, text = _status(chain), " ".join(map(_plain, chain))
     if kind == "overflow" and (status == 429 or _RATE.search(text)):
         return "rate"
@@ -162,9 +164,9 @@ def _kind(chain: tuple[BaseException, ...]) -> Kind:
     if kind != "overflow" and is_overflow(text, status):
         return "overflow"
     # litellm calls a 404 and some 503 a bad request, and an unknown status a connection error.
-    if kind == "refused" and status in AGAIN:
+    if kind == "refused" and status in RETRYABLE_STATUSES:
         return "unavailable"
-    if kind == "unavailable" and status is not None and 400 <= status < 500 and status not in AGAIN:
+    if kind == "unavailable" and status is not None and 400 <= status < 500 and status not in RETRYABLE_STATUSES:
         return "refused"
     return kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-KEYS: Mapping[str, tuple[str, ...]] = {
+PROVIDER_KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
     "cerebras": ("CEREBRAS_API_KEY",),
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
@@ -40,7 +40,7 @@ def keyless(
     found: dict[str, tuple[str, ...]] = {}
     for name in names:
         own = name.partition("/")[0]
-        wanted = KEYS.get(own, ())
+        wanted = PROVIDER_KEY_VARIABLES.get(own, ())
         if wanted and not (is_set and own == provider) and not any(variables.get(one) for one in wanted):
             found[name] = wanted
     return found

@@ -24,7 +24,7 @@ from bubbot.model import TokenCount, ToolSpec
 
 SHIPPED = ("cl100k_base", "o200k_base")
 """The encodings of chat models whose files come with litellm."""
-PIECE = 16_384
+TOKENIZER_CHUNK_CHARS = 16_384
 """Characters encoded at once. A million blanks in one piece overflow the stack of tiktoken's regular expressions."""
 # A chat message is wrapped in three tokens, a name is one more, and the answer begins with three.
 _MESSAGE, _NAME, _ANSWER = 3, 1, 3
@@ -148,8 +148,8 @@ def _pieces(text: str) -> list[str]:
     A long text without such a place is cut anywhere, which can add a token for each cut.
     """
     pieces, start = [], 0
-    while len(text) - start > PIECE:
-        end = start + PIECE
+    while len(text) - start > TOKENIZER_CHUNK_CHARS:
+        end = start + TOKENIZER_CHUNK_CHARS
         place = end
         while place > start and not (text[place - 1] == "\n" and text[place].isalpha()):
             place -= 1

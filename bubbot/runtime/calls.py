@@ -19,7 +19,7 @@ from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
 
-PAGE = 8_000
+RESULT_PAGE_CHARS = 8_000
 """Characters that `result.read` shows at once, unless it is asked for fewer."""
 PAGE_FRAME = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
@@ -126,7 +126,7 @@ class ToolCallRunner:
             return text
         handle = await tape.put_blob(text.encode())
         page = max(limit - PAGE_FRAME, limit // 4)
-        size = f", limit={page}" if page < PAGE else ""
+        size = f", limit={page}" if page < RESULT_PAGE_CHARS else ""
 
         def mark(offset: int) -> str:
             pointer = f'result_read(handle="{handle}", offset={offset}{size})'

@@ -31,12 +31,12 @@ from bubbot.views.selectors import OWN
 
 log = logging.getLogger(__name__)
 
-FAILED = "attachment/failed"
+ATTACHMENT_FAILED = "attachment/failed"
 TRANSCRIBED = "attachment/transcribed"
-NAME_LIMIT = 80
+MAX_FILE_NAME = 80
 """Characters of a file name."""
 NOTE_LIMIT = 500
-REASON_LIMIT = 300
+MAX_FAILURE_REASON = 300
 SPOKEN = ("voice", "audio")
 TEXT_TYPES = frozenset(
     {
@@ -154,12 +154,14 @@ class AttachmentIntake:
         self, attachment: Attachment, inbound: list[Any], reason: str, *, what: str = "could not be fetched"
     ) -> AttachmentResult:
         name = file_name(attachment.name) or attachment.kind
-        reason = _line(reason, REASON_LIMIT).rstrip(".")
+        reason = _line(reason, MAX_FAILURE_REASON).rstrip(".")
         log.info("an attachment %s: %s", what, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
         part = {"type": "text", "text": f"[attachment {name} {what}: {reason}]", OWN: True}
         return AttachmentResult(
-            [part], [make.event(FAILED, fact)], [self._texts.say("attachment_failed", name=name, reason=reason)]
+            [part],
+            [make.event(ATTACHMENT_FAILED, fact)],
+            [self._texts.say("attachment_failed", name=name, reason=reason)],
         )
 
     async def _fetched(self, attachment: Attachment, fetch: Fetch) -> bytes:
@@ -264,7 +266,7 @@ def _about(attachment: Attachment, data: bytes) -> dict[str, Any]:
     image = image_type(data)
     found: dict[str, Any] = {
         "type": IMAGE if image else FILE,
-        "media_type": image or _line(attachment.media_type, NAME_LIMIT).partition(";")[0].lower(),
+        "media_type": image or _line(attachment.media_type, MAX_FILE_NAME).partition(";")[0].lower(),
         "name": file_name(attachment.name),
         "size": len(data),
     }
@@ -301,7 +303,7 @@ def file_name(name: str) -> str:
     """A file name on one line, without folders and brackets: it is shown within brackets."""
     name = _line(name.replace("\\", "/").rpartition("/")[2], 10_000)
     stem, dot, suffix = name.rpartition(".")
-    return name if len(name) <= NAME_LIMIT else f"{(stem or suffix)[: NAME_LIMIT - 12]}…{dot}{suffix[:10]}"
+    return name if len(name) <= MAX_FILE_NAME else f"{(stem or suffix)[: MAX_FILE_NAME - 12]}…{dot}{suffix[:10]}"
 
 
 def _line(text: str, limit: int) -> str:

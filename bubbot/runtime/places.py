@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-PATIENCE = 5.0
+QUIET_WAIT_SECONDS = 5.0
 """Seconds somebody waits for a place before being told how many are before them."""
 
 
 class TurnLimiter:
     """Gives a place to whoever came first."""
 
-    def __init__(self, at_once: int, patience: float = PATIENCE) -> None:
+    def __init__(self, at_once: int, patience: float = QUIET_WAIT_SECONDS) -> None:
         self._free = at_once
         self._patience = patience
         self._line: deque[asyncio.Future[None]] = deque()

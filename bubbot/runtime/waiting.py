@@ -20,7 +20,7 @@ Busy = Literal["queue", "steer", "drop"]
 
 JOINED_LIMIT = 20
 """Messages that one turn answers at most."""
-PATIENCE = 5
+MAX_DEBOUNCE_FACTOR = 5
 """Somebody who goes on writing is answered after this many times `debounce`."""
 
 
@@ -92,7 +92,7 @@ class MessageQueue:
         if not rules.debounce or isinstance(first, TapeChange) or not (_joins(first) or self.stale(first, now())):
             return
         loop, came = asyncio.get_running_loop(), self.messages
-        latest = loop.time() + PATIENCE * rules.debounce
+        latest = loop.time() + MAX_DEBOUNCE_FACTOR * rules.debounce
         until = loop.time() + rules.debounce
         while self._open(now()):
             self._came.clear()

@@ -11,9 +11,17 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId, TapeService
-from bubbot.views.schedule import MARK, OVER, PASSING, JobState, ScheduleCheckpointView, ScheduleState, ScheduleView
+from bubbot.views.schedule import (
+    OVER,
+    PASSING,
+    SCHEDULE_CHECKPOINT,
+    JobState,
+    ScheduleCheckpointView,
+    ScheduleState,
+    ScheduleView,
+)
 
-MARK_EVERY = 500
+SCHEDULE_CHECKPOINT_INTERVAL = 500
 """Facts about firings between two marks; what a start has to read of them is about that."""
 
 Told: TypeAlias = Callable[[Collection[str]], None]
@@ -80,14 +88,14 @@ class ScheduleStore:
 
     async def mark(self) -> None:
         """Writes how all jobs stand, when enough has happened, so that the next start reads little."""
-        if self._unmarked < MARK_EVERY:
+        if self._unmarked < SCHEDULE_CHECKPOINT_INTERVAL:
             return
         async with self._one_at_a_time:
             self._unmarked = 0
             head = await self._tape.head()
             _, state = await self._read()  # it has all that is on the tape, which `self.state` may be about to learn
             jobs = [_counts(one) for one in state.jobs.values() if one.status != "over"]
-            await self._tape.append([anchor(MARK, {"after": head, "jobs": jobs}, window=False)])
+            await self._tape.append([anchor(SCHEDULE_CHECKPOINT, {"after": head, "jobs": jobs}, window=False)])
 
     async def _read(self) -> tuple[int, ScheduleState]:
         """From which entry on firings were read, and how all jobs stand by the tape."""

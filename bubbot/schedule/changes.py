@@ -17,12 +17,12 @@ from bubbot.schedule.refusal import refused
 from bubbot.schedule.when import Interval, OneTime, When, parse_when, upcoming, zone_named
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.views.schedule import (
-    ADDED,
-    ASKED,
-    CHANGED,
-    CHAT,
+    CHAT_RULES_SET,
+    JOB_ADDED,
+    JOB_CHANGED,
+    JOB_REMOVED,
+    JOB_REQUESTED,
     PAUSED,
-    REMOVED,
     RESUMED,
     Actor,
     ChatRef,
@@ -36,10 +36,10 @@ from bubbot.views.schedule import (
 SCHEDULE_TAPE = "bubbot/schedule"
 TERMINAL = "terminal"
 """The id of a maker that is the operating system's user: the owner of everything."""
-ID_DIGITS = 6
+JOB_ID_DIGITS = 6
 MOST_CAUGHT_UP = 100
 MOST_JITTER = 3600
-NAME_LIMIT = 60
+MAX_JOB_NAME = 60
 _QUIET = re.compile(r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})")
 
 
@@ -119,13 +119,13 @@ class JobChanges:
         here = [one for one in self.state.of(self.asker.session) if one.status != "over"]
         if len(here) >= self.limits.per_chat:
             raise refused("job_too_many", number=len(here))
-        job_id = self.new_id()[:ID_DIGITS]
+        job_id = self.new_id()[:JOB_ID_DIGITS]
         while job_id in self.state.jobs:
-            job_id = self.new_id()[:ID_DIGITS]
+            job_id = self.new_id()[:JOB_ID_DIGITS]
         since = timestamp(self.now)
         blank = Job(job_id, self.asker.place, self.asker.by, "prompt", "", "", self.chat_zone(), since)
         job = self._made(blank, what, fresh=True)
-        return job, [event(ADDED, job_data(job))]
+        return job, [event(JOB_ADDED, job_data(job))]
 
     def edit(self, standing: JobState, what: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
         """A job with other fields. Whoever changes it answers for it from now on."""
@@ -136,7 +136,7 @@ class JobChanges:
         job = self._made(kept, what, fresh=False)
         if replace(job, since=standing.job.since, by=standing.job.by) == standing.job and standing.status == "on":
             raise refused("job_same", job=job.id)
-        return job, [event(CHANGED, job_data(replace(job, since=timestamp(self.now))))]
+        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))))]
 
     def pause(self, standing: JobState) -> list[TapeEntry]:
         """The job stays, and does not come."""
@@ -164,14 +164,14 @@ class JobChanges:
 
     def remove(self, standing: JobState) -> list[TapeEntry]:
         """The job is gone; what it did stays on the tapes."""
-        return [event(REMOVED, {"job": standing.job.id, "by": maker_data(self.asker.by)})]
+        return [event(JOB_REMOVED, {"job": standing.job.id, "by": maker_data(self.asker.by)})]
 
     def run(self, standing: JobState) -> list[TapeEntry]:
         """The job is to run now, for whoever asks."""
         self._may_schedule()
         mark = f"{self.now.strftime('%Y-%m-%dT%H:%M:%SZ')}!{self.new_id()[-4:]}"
         data = {"job": standing.job.id, "mark": mark, "by": maker_data(self.asker.by)}
-        return [event(ASKED, data)]
+        return [event(JOB_REQUESTED, data)]
 
     def chat(self, session: str, zone: str = "", quiet: str = "") -> list[TapeEntry]:
         """The zone and the quiet hours of a chat; what is empty stays."""
@@ -185,7 +185,7 @@ class JobChanges:
             "quiet": list(hours) if hours else [],
             "by": maker_data(self.asker.by),
         }
-        return [event(CHAT, data)]
+        return [event(CHAT_RULES_SET, data)]
 
     def chat_zone(self) -> str:
         """The zone that this chat reads times in."""
@@ -223,7 +223,7 @@ class JobChanges:
         return job
 
     def _named(self, job: Job, what: Mapping[str, Any]) -> Job:
-        name = " ".join(str(what.get("name") or "").split())[:NAME_LIMIT]
+        name = " ".join(str(what.get("name") or "").split())[:MAX_JOB_NAME]
         if not name:
             return job
         if any(one.job.name == name and one.job.id != job.id for one in self.state.of(job.session)):

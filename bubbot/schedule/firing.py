@@ -19,7 +19,7 @@ from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import moment
 from bubbot.texts import Texts
 from bubbot.turn import SCHEDULED, Status, Turn
-from bubbot.views.schedule import FAILED, FIRED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
+from bubbot.views.schedule import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
 
 WHAT_SHOWN = 120
 """Characters of what a job does, where it is named."""
@@ -163,7 +163,7 @@ class Firings:
         """Told where the job was made: at the first failure in a row, the second, the fourth, and so on; and when the job is
         paused."""
         job, count = firing.job, firing.standing.failures + 1
-        facts = [event(FAILED, {**data, "reason": text[:500], "count": count})]
+        facts = [event(FIRING_FAILED, {**data, "reason": text[:500], "count": count})]
         said = texts.say("told_failed", job=named(job), count=count, reason=text)
         paused = count >= self._book.limits.failures
         if paused:
@@ -178,7 +178,7 @@ class Firings:
             return ()
         count = firing.standing.failures + 1
         data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
-        return (event(FAILED, data),)
+        return (event(FIRING_FAILED, data),)
 
     def take(self, entries: Sequence[TapeEntry]) -> None:
         """Takes note of facts that were appended."""

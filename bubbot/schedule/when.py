@@ -17,7 +17,7 @@ from bubbot.schedule.cron import CronExpression, instant_text, parse_cron
 from bubbot.schedule.refusal import refused
 
 SHORTEST = timedelta(minutes=1)
-LONGEST = timedelta(days=3660)
+MAX_INTERVAL = timedelta(days=3660)
 LAST_YEAR = 9000
 _SPANS = tuple(timedelta(hours=hours) for hours in (1, 24, 200, 1000, 10_000))
 _UNITS = {
@@ -208,6 +208,6 @@ def _seconds(text: str, given: str) -> int:
     ):
         raise refused("duration_unknown", given=given)
     seconds = sum(int(number) * _UNITS[unit] for number, unit in pieces)
-    if not 0 < seconds <= LONGEST.total_seconds():
+    if not 0 < seconds <= MAX_INTERVAL.total_seconds():
         raise refused("every_range", given=given)
     return seconds

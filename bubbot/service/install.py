@@ -14,7 +14,7 @@ import bubbot
 from bubbot.environment import unit_folder
 from bubbot.errors import ConfigError
 from bubbot.service.render import SYSTEM_HOME, rendered, shipped
-from bubbot.service.systemctl import LONGEST, Run, run, silent, systemctl
+from bubbot.service.systemctl import LONG_COMMAND_SECONDS, Run, run, silent, systemctl
 
 UNIT, BACKUP, TIMER = "bubbot.service", "bubbot-backup.service", "bubbot-backup.timer"
 HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - not used, but avoided
@@ -162,7 +162,7 @@ def check_manager(run: Run, *, user: bool) -> None:
 def carry_out(command: Sequence[str], say: Callable[[str], None], run: Run, *, user: bool) -> None:
     """Runs one command of a plan. Raises `ConfigError` with what it said where it fails."""
     say(f"running {' '.join(command)}")
-    done = run(command, LONGEST)
+    done = run(command, LONG_COMMAND_SECONDS)
     if done.code:
         journal = f"journalctl {'--user ' if user else ''}-u {UNIT} -n 20"
         said = " ".join(done.said.split())

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 STATUS_LIMIT = 300
 """Characters of a status that are passed on."""
-READY, STOPPING, WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
+NOTIFY_READY, NOTIFY_STOPPING, NOTIFY_WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 class ServiceNotifier:
@@ -40,12 +40,12 @@ class ServiceNotifier:
 
     def begun(self, status: str) -> bool:
         """The start-up is over."""
-        self._begun = self._send(READY, _status(status)) or self._begun
+        self._begun = self._send(NOTIFY_READY, _status(status)) or self._begun
         return self._begun
 
     def ready(self) -> bool:
         """A reload is over."""
-        return self._send(READY) if self._begun else True
+        return self._send(NOTIFY_READY) if self._begun else True
 
     def reloading(self) -> bool:
         """A reload begins; `ready` follows. During the start-up, which is not over by a reload, nothing is told."""
@@ -57,11 +57,11 @@ class ServiceNotifier:
 
     def alive(self) -> bool:
         """A sign of life."""
-        return self._send(WATCHDOG)
+        return self._send(NOTIFY_WATCHDOG)
 
     def stopping(self, status: str) -> bool:
         """The process ends, in its own time."""
-        return self._send(STOPPING, _status(status))
+        return self._send(NOTIFY_STOPPING, _status(status))
 
     def extend(self, seconds: float) -> bool:
         """What goes on just now, start or end, may take this long from now, if it would not have been allowed to."""

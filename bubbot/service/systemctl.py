@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-LONGEST = 400.0
+LONG_COMMAND_SECONDS = 400.0
 """Seconds a command may take: a start returns when the bot is heard, or is given up."""
-SHORT = 20.0
+SHORT_COMMAND_SECONDS = 20.0
 """Seconds a question may take."""
 
 
@@ -51,13 +51,13 @@ def systemctl(*words: str, user: bool) -> tuple[str, ...]:
 
 def silent(run: Run, *, user: bool) -> str | None:
     """Why the service manager does not answer; None where it does."""
-    done = run(systemctl("show", "--property=Version", user=user), SHORT)
+    done = run(systemctl("show", "--property=Version", user=user), SHORT_COMMAND_SECONDS)
     return (done.said.strip().splitlines() or ["systemctl failed"])[0] if done.code else None
 
 
 def properties(run: Run, unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
     """What systemd knows of a unit; None where it does not answer."""
-    done = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT)
+    done = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT_COMMAND_SECONDS)
     if done.code:
         return None
     pairs = (line.partition("=") for line in done.said.splitlines())

@@ -21,10 +21,10 @@ from bubbot.tape.query import moment
 
 FORMAT = 1
 """The format of a backup; a newer one is refused."""
-DATABASE = "bubbot.db"
+DATABASE_FILE = "bubbot.db"
 CONFIG = "config.toml"
 MANIFEST = "manifest.json"
-PREFIX = "bubbot-"
+BACKUP_NAME_PREFIX = "bubbot-"
 """What the names of backups in the default folder begin with; those before a migration begin otherwise and stay."""
 
 
@@ -88,10 +88,10 @@ def write_backup(database: Path, target: Path, beside: ExtraFiles, now: datetime
     raises.
     """
     with _told(target), growing(target) as partial:
-        found = copy_database(database, partial / DATABASE)
+        found = copy_database(database, partial / DATABASE_FILE)
         for name, source in beside.files.items():
             copy_file(source, partial / name)
-        names = (DATABASE, *beside.files)
+        names = (DATABASE_FILE, *beside.files)
         files = {
             name: BackupFile(
                 (partial / name).stat().st_size, digest_of_file(partial / name), beside.sources.get(name, "")
@@ -163,7 +163,7 @@ def _manifest(data: dict[str, Any]) -> BackupManifest:
         str(name): BackupFile(int(one["size"]), str(one["sha256"]), str(one.get("source", "")))
         for name, one in data["files"].items()
     }
-    if DATABASE not in files or any(Path(name).name != name or name == MANIFEST for name in files):
+    if DATABASE_FILE not in files or any(Path(name).name != name or name == MANIFEST for name in files):
         raise ValueError("its list of files")
     if moment(data["created"]) is None:
         raise ValueError("its time")
@@ -193,7 +193,9 @@ def _info(path: Path) -> BackupInfo | None:
 def thin_out(home: Path, keep: int) -> list[Path]:
     """Removes all but the newest so many backups of the default folder, and what killed processes left there half
     done. Returns the folders that are gone; nothing else in the folder is touched."""
-    own = [one.path for one in backups(home) if one.path.name.startswith(PREFIX) and not one.path.is_symlink()]
+    own = [
+        one.path for one in backups(home) if one.path.name.startswith(BACKUP_NAME_PREFIX) and not one.path.is_symlink()
+    ]
     doomed = own[:-keep] if keep else []
     try:
         for path in doomed:

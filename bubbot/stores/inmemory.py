@@ -9,7 +9,7 @@ from typing import Any
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeConflict, TapeError
 from bubbot.tape import erasure
 from bubbot.tape.blobs import digest_of
-from bubbot.tape.entry import EMPTY, Kind, TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeSummary
 
@@ -167,7 +167,7 @@ class InMemoryStore:
         try:
             drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if how.erase else batches)
             facts = [
-                entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, erasure.ERASED)
+                entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, erasure.TAPE_ERASED)
             ]
             if how.erase and not facts:
                 raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
@@ -246,4 +246,4 @@ def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:
 
 
 def _blank(entry: TapeEntry) -> TapeEntry:
-    return replace(entry, payload=EMPTY, meta=EMPTY, erased=True)
+    return replace(entry, payload=EMPTY_OBJECT, meta=EMPTY_OBJECT, erased=True)

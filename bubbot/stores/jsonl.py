@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.entry import EMPTY, Kind, TapeEntry, encode, event, thaw, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode, event, thaw, timestamp
 
 NO_HASH = "0" * 64
 """The hash before the first line."""
@@ -26,7 +26,7 @@ UNREADABLE = "tape/unreadable"
 """The event that a repair puts in the place of a line it could not read."""
 CLOSED_ANCHOR = "tape/anchor"
 """The event that stands, in a file for Bub, for an anchor that opens no window: Bub takes every anchor for one that does."""
-ERASED = "imported_erased"
+IMPORTED_ERASED = "imported_erased"
 """The key of meta that marks an imported entry whose content was erased where it came from."""
 
 _KNOWN = ("id", "kind", "payload", "meta", "date", "key", "hash", "erased", "timestamp")
@@ -66,7 +66,7 @@ def _not_for_bub(entry: TapeEntry) -> TapeEntry:
 
 def _was_erased(entry: TapeEntry) -> bool:
     """Whether it was erased, here or where it was imported from."""
-    return entry.erased or (entry.meta.get(ERASED) is True and entry.payload in ({}, {"window": False}))
+    return entry.erased or (entry.meta.get(IMPORTED_ERASED) is True and entry.payload in ({}, {"window": False}))
 
 
 def line_hash(previous: str, data: dict[str, Any]) -> str:
@@ -167,8 +167,8 @@ class _LineReader:
         except _UnreadableLine as why:
             self.problems.append(ImportProblem(number, str(why), raw))
             stands = event(UNREADABLE, {"line": number, "sha256": sha256(raw).hexdigest()})
-            return stands.stamped(EMPTY, self.date).stored(place)
-        self.erased += made.meta.get(ERASED) is True
+            return stands.stamped(EMPTY_OBJECT, self.date).stored(place)
+        self.erased += made.meta.get(IMPORTED_ERASED) is True
         given = data.get("id")
         if given == place and type(given) is int:
             return made.stored(place)
@@ -257,7 +257,7 @@ def _entry(data: dict[str, Any]) -> TapeEntry:
         extra["meta"] = meta
     kept = {"imported_date": odd} if odd is not None else {}
     kept |= {"imported_fields": extra} if extra else {}
-    kept |= {ERASED: True} if line.erased else {}
+    kept |= {IMPORTED_ERASED: True} if line.erased else {}
     payload = line.payload
     if line.erased:
         if payload or meta:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bubbot.errors import ConfigError, StoreFull, StoreTooNew, TapeCorrupt
-from bubbot.stores.backups import CONFIG, DATABASE, BackupManifest, read_manifest
+from bubbot.stores.backups import CONFIG, DATABASE_FILE, BackupManifest, read_manifest
 from bubbot.stores.files import copy_file, digest_of_file, sweep, sync, sync_tree, working
 from bubbot.stores.sqlite_backup import content
 from bubbot.stores.sqlite_check import look_over
@@ -17,7 +17,11 @@ from bubbot.stores.sqlite_schema import MIGRATIONS
 
 def refuse_used(home: Path) -> None:
     """Raises `ConfigError` where a home holds a database: nothing is ever put in the place of one."""
-    there = [name for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal") if os.path.lexists(home / name)]
+    there = [
+        name
+        for name in (DATABASE_FILE, f"{DATABASE_FILE}-wal", f"{DATABASE_FILE}-journal")
+        if os.path.lexists(home / name)
+    ]
     if there:
         raise ConfigError(f"{home} holds {' and '.join(there)} already: name a new folder with --home")
 
@@ -49,9 +53,9 @@ def _check_database(backup: Path, made: BackupManifest) -> None:
             f"the backup {backup} has the database version {made.database.version}, this bubbot knows versions up to "
             f"{len(MIGRATIONS)}: it was made by bubbot {made.bubbot}; install that one or a newer one"
         )
-    if content(backup / DATABASE) != made.database:
+    if content(backup / DATABASE_FILE) != made.database:
         raise TapeCorrupt(f"the backup {backup} was altered: its tapes do not end as its manifest says")
-    audit = look_over(backup / DATABASE, deep=True).audit
+    audit = look_over(backup / DATABASE_FILE, deep=True).audit
     wrong = audit.damage if audit else ()
     if wrong:
         raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {wrong[0].place} {wrong[0].what}")
@@ -76,7 +80,7 @@ def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
     """Gives the files their names in the home, the database last. Files that are there stay; returns notes for people."""
     sync_tree(folder)
     notes = []
-    for name in [one for one in made.files if one != DATABASE]:
+    for name in [one for one in made.files if one != DATABASE_FILE]:
         source = made.files[name].source
         place = home / (source if source and not Path(source).is_absolute() else name)
         if not place.resolve().is_relative_to(home.resolve()):
@@ -89,8 +93,8 @@ def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
         sync(place.parent)
         if name != CONFIG and Path(source).is_absolute():
             notes.append(f"{name} was at {source}: put it there, or change [bot] persona_file to {place}.")
-    if os.path.lexists(folder / f"{DATABASE}-wal"):
+    if os.path.lexists(folder / f"{DATABASE_FILE}-wal"):
         raise TapeCorrupt("the restored database was not closed properly")
-    (folder / DATABASE).rename(home / DATABASE)
+    (folder / DATABASE_FILE).rename(home / DATABASE_FILE)
     sync(home)
     return notes

@@ -19,7 +19,7 @@ from bubbot.stores.sqlite_index import IndexReader, state
 from bubbot.stores.sqlite_index_schema import index_path, throw_away
 from bubbot.stores.sqlite_migration import Aside, keep_aside
 from bubbot.stores.sqlite_room import (
-    SHORT,
+    SHORT_WAL_BYTES,
     DatabaseSize,
     UnreferencedBlobs,
     WalCheckpointer,
@@ -51,7 +51,7 @@ class ManagesIndex(Protocol):
         ...
 
 
-TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
+DECODE_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 """How stored text is read: bytes that are no UTF-8 any more have to reach the check of their digest."""
 
 
@@ -331,7 +331,7 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
     conn.execute("PRAGMA synchronous = FULL")  # a power cut must not eat what was acknowledged
     conn.execute("PRAGMA secure_delete = ON")
     conn.execute("PRAGMA foreign_keys = ON")
-    conn.execute(f"PRAGMA journal_size_limit = {SHORT}")
+    conn.execute(f"PRAGMA journal_size_limit = {SHORT_WAL_BYTES}")
     if version:
         refuse_unguarded(conn, path)
     if 0 < version < len(MIGRATIONS):
@@ -360,7 +360,7 @@ def _prepare_reading(conn: sqlite3.Connection) -> None:
 
 
 def _prepared(conn: sqlite3.Connection, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
-    conn.text_factory = TEXT
+    conn.text_factory = DECODE_TEXT
     try:
         prepare(conn)
     except BaseException:

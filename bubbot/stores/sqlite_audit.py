@@ -25,7 +25,7 @@ from bubbot.stores.sqlite_schema import NAMED_SINCE, check_version, wrong_trigge
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import GENESIS, AuditFinding, StoredLink, audit, deployment_head, genesis, link, older_head
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.erasure import ERASED, NAMED, REMOVED, RENAMED, is_rename
+from bubbot.tape.erasure import BLOB_REMOVED, NAMED, RENAMED, TAPE_ERASED, is_rename
 from bubbot.tape.query import moment
 
 _LARGEST = 2**63 - 1
@@ -103,14 +103,14 @@ class _AuditRun:
         rows = self.conn.execute(
             "SELECT seq, tape, id, name, payload FROM entries WHERE kind = 'event' AND name IN (?, ?) "
             "AND payload IS NOT NULL",
-            (ERASED, REMOVED),
+            (TAPE_ERASED, BLOB_REMOVED),
         )
         for seq, number, entry_id, name, payload in rows:
             owner = owners.get(number)
             if owner is None or entry_id <= self.imported.get(owner.first, 0):
                 continue  # what an import brought is about another home, or an earlier tape
             data = payload_data(payload)
-            if name == REMOVED:
+            if name == BLOB_REMOVED:
                 self.removed.update(one for one in _list(data.get("digests")) if isinstance(one, str))
             else:
                 self._add(seq, data.get("covers"))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite_audit import DeploymentAudit, audit_all
-from bubbot.stores.sqlite_rows import EPOCH
+from bubbot.stores.sqlite_rows import UNIX_EPOCH
 from bubbot.stores.sqlite_schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
 from bubbot.stores.sqlite_write import Salt, append
 from bubbot.stores.sqlite_writer import read_only_disk, translated
-from bubbot.tape.entry import EMPTY, event
+from bubbot.tape.entry import EMPTY_OBJECT, event
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
 
@@ -86,7 +86,7 @@ def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseS
 
 def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
     row = conn.execute(f"SELECT at FROM entries ORDER BY seq {order} LIMIT 1").fetchone()
-    return EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
+    return UNIX_EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
 
 
 def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
@@ -102,7 +102,9 @@ def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
             version = check_version(conn)
             wrong = restore_triggers(conn) if version else ()
             if wrong and version >= NAMED_SINCE:
-                append(conn, [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).stamped(EMPTY, now),))], salt)
+                append(
+                    conn, [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).stamped(EMPTY_OBJECT, now),))], salt
+                )
             conn.execute("COMMIT")
             return wrong
     except sqlite3.Error as error:

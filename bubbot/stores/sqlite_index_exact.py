@@ -5,7 +5,16 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from bubbot.stores.sqlite_index_tokens import END, HUGE, LONG, LONGEST, WITHIN, phrase, run_tokens, some_trigrams
+from bubbot.stores.sqlite_index_tokens import (
+    END,
+    HUGE,
+    LONG_WORD_MARK,
+    MAX_TOKEN_LETTERS,
+    WITHIN,
+    phrase,
+    run_tokens,
+    some_trigrams,
+)
 from bubbot.tape.words import is_run, is_symbol, pieces
 
 ANY_OF = 400
@@ -44,8 +53,8 @@ def plan(conn: sqlite3.Connection, text: str, entries: int) -> str | None:
     else:
         either = _all([_any(firsts) if firsts is not None else "", *_rest(found, lasts)])
     if firsts is not None:  # the end of a long word does not stand beside what follows it
-        end = _any(firsts) if len(found.first) <= LONGEST else ""
-        either = f"({either}) OR ({_all([end, _any([LONG]), *_rest(found, lasts)])})"
+        end = _any(firsts) if len(found.first) <= MAX_TOKEN_LETTERS else ""
+        either = f"({either}) OR ({_all([end, _any([LONG_WORD_MARK]), *_rest(found, lasts)])})"
     return either or None
 
 
@@ -60,7 +69,7 @@ def _within(conn: sqlite3.Connection, part: str, entries: int) -> str | None:
         times = conn.execute(f"SELECT sum(df) FROM term WHERE term IN ({marks})", terms).fetchone()[0]
         if len(terms) * times > _READ * entries:
             return None
-    return _any([*terms, HUGE if len(part) <= WITHIN else LONG])
+    return _any([*terms, HUGE if len(part) <= WITHIN else LONG_WORD_MARK])
 
 
 def _phrases(found: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
@@ -107,7 +116,7 @@ def _cut(text: str) -> _TextPieces:
         elif ends:
             last = piece
         else:
-            inner.append(piece[:LONGEST])
+            inner.append(piece[:MAX_TOKEN_LETTERS])
     return _TextPieces(tuple(inner), first, last, goes_on=goes_on)
 
 
@@ -119,7 +128,7 @@ def containing(conn: sqlite3.Connection, part: str, most: int = ANY_OF) -> list[
     """The terms with the part in them; None where there may be too many."""
     if len(part) < 3:
         return None
-    if len(part) > LONGEST:
+    if len(part) > MAX_TOKEN_LETTERS:
         return []
     return _looked_up(conn, some_trigrams(part), "instr(term, ?1) > 0", part, most)
 
@@ -128,7 +137,7 @@ def _endings(conn: sqlite3.Connection, part: str) -> list[str] | None:
     """The terms that end with the part; None where there are too many."""
     if len(part) < 3:
         return None
-    if len(part) > LONGEST:
+    if len(part) > MAX_TOKEN_LETTERS:
         return []
     wanted = [*some_trigrams(part)[:-1], part[-3:] + END]
     return _looked_up(conn, wanted, "substr(term, -length(?1)) = ?1", part, ANY_OF)
@@ -136,7 +145,7 @@ def _endings(conn: sqlite3.Connection, part: str) -> list[str] | None:
 
 def _beginnings(conn: sqlite3.Connection, part: str) -> list[str] | None:
     """The terms that begin with the part; None where there are too many."""
-    known = part[:LONGEST]
+    known = part[:MAX_TOKEN_LETTERS]
     rows = conn.execute(
         "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?", (known, known + _NEXT, ANY_OF + 1)
     ).fetchall()

@@ -13,7 +13,7 @@ from typing import Any
 from bubbot.stores.sqlite_index_schema import IndexCoverage, belongs, covered
 from bubbot.stores.sqlite_index_tokens import deletions, document, grams, kind_token, tape_token
 from bubbot.tape.entry import sender_name
-from bubbot.tape.index import SYSTEM
+from bubbot.tape.index import SYSTEM_TAPE_PREFIX
 from bubbot.tape.query import fold_text
 
 BATCH = 400
@@ -81,7 +81,7 @@ class IndexWriter:
         shares: Counter[str] = Counter()
         texts = found.texts
         for seq, tape, name, kind, payload, meta, _ in rows:
-            if payload is None or name.startswith(SYSTEM):
+            if payload is None or name.startswith(SYSTEM_TAPE_PREFIX):
                 continue
             text = text_of(payload, meta)
             tokens, words = document(fold_text(text))

@@ -22,7 +22,7 @@ from bubbot.stores.sqlite_writer import translated
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ROOM = 200_000_000
+MIN_FREE_BYTES = 200_000_000
 """Bytes that have to be free on the disk: the index takes nothing from the tapes."""
 _DAMAGED = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 
@@ -162,7 +162,7 @@ class _IndexerWork:
         return self._filler
 
     def _has_room(self) -> bool:
-        full = shutil.disk_usage(self._database.parent).free < ROOM
+        full = shutil.disk_usage(self._database.parent).free < MIN_FREE_BYTES
         if full and not self._full:
             log.warning("the disk is nearly full: search is not indexed", extra={"action": "index.no_room"})
         self._full = full

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from math import log10
 
 from bubbot.stores.sqlite_index_exact import containing
-from bubbot.stores.sqlite_index_tokens import END, LONG, LONGEST, hashes, one_less, phrase, run_tokens, trigrams
+from bubbot.stores.sqlite_index_tokens import (
+    END,
+    LONG_WORD_MARK,
+    MAX_TOKEN_LETTERS,
+    hashes,
+    one_less,
+    phrase,
+    run_tokens,
+    trigrams,
+)
 from bubbot.tape.words import is_run, is_spelt, plain, tokens
 from bubbot.views.spelling import alike, edits_of
 
@@ -34,8 +43,8 @@ def plan(conn: sqlite3.Connection, text: str) -> list[str]:
 
 def spellings(conn: sqlite3.Connection, word: str) -> list[str]:
     """The terms that may be meant by a word, best first."""
-    if len(word) > LONGEST:
-        return [LONG]
+    if len(word) > MAX_TOKEN_LETTERS:
+        return [LONG_WORD_MARK]
     found = {word: 0.0} if _is_term(conn, word) else {}
     bare = plain(word)
     if not is_spelt(word):

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-APPLICATION_ID = 0x62756273
+INDEX_APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
-VERSION = 3
+INDEX_VERSION = 3
 """A file of another version is made anew; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure counts up: an older index holds words that were erased."""
@@ -25,8 +25,8 @@ CREATE TABLE term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, df INTEGER
 CREATE TABLE tdel (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
 CREATE VIRTUAL TABLE gram USING fts5(body, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {VERSION};
+PRAGMA application_id = {INDEX_APPLICATION_ID};
+PRAGMA user_version = {INDEX_VERSION};
 COMMIT;
 """
 
@@ -82,7 +82,7 @@ def covered(conn: sqlite3.Connection) -> IndexCoverage | None:
     """How far the index goes; None for a file that is none of ours, or of another version."""
     try:
         marks = (conn.execute("PRAGMA application_id").fetchone()[0], conn.execute("PRAGMA user_version").fetchone()[0])
-        if marks != (APPLICATION_ID, VERSION):
+        if marks != (INDEX_APPLICATION_ID, INDEX_VERSION):
             return None
         row = conn.execute("SELECT position, chain, generation, texts FROM state").fetchone()
     except sqlite3.DatabaseError:

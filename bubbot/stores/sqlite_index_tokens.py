@@ -7,11 +7,11 @@ from zlib import crc32
 
 from bubbot.tape.words import is_run, is_spelt, is_symbol, pieces, plain
 
-LONGEST = 40
+MAX_TOKEN_LETTERS = 40
 """Letters of a term. A longer word has its beginning as a term, and windows of this length that overlap by half: what is
 no longer than `WITHIN` lies within one of them."""
-WITHIN = LONGEST // 2
-LONG = "\ue000l"
+WITHIN = MAX_TOKEN_LETTERS // 2
+LONG_WORD_MARK = "\ue000l"
 """The token of an entry with a longer word. Private characters: no text has such a token."""
 HUGE = "\ue000h"
 """The token of an entry with a word that is too long for windows, such as a file in letters."""
@@ -38,13 +38,13 @@ def document(text: str) -> tuple[list[str], set[str]]:
     beside: dict[str, None] = {}
     for piece, _ in pieces(text):
         if piece.isascii() or not (is_run(piece) or is_symbol(piece)):
-            term = piece[:LONGEST]
+            term = piece[:MAX_TOKEN_LETTERS]
             body.append(term)
             terms.add(term)
-            if len(piece) > LONGEST:
+            if len(piece) > MAX_TOKEN_LETTERS:
                 parts = _windows(piece)
                 terms.update(parts)
-                beside |= dict.fromkeys([*parts, LONG, *([HUGE] if len(piece) > _HUGE else [])])
+                beside |= dict.fromkeys([*parts, LONG_WORD_MARK, *([HUGE] if len(piece) > _HUGE else [])])
         else:
             body += run_tokens(piece)
     return [*body, *beside], terms
@@ -52,8 +52,8 @@ def document(text: str) -> tuple[list[str], set[str]]:
 
 def _windows(word: str) -> list[str]:
     """The windows of a long word but the first; of a huge one only some, and its end."""
-    starts = range(WITHIN, min(len(word), _HUGE) - LONGEST, WITHIN)
-    return [*(word[at : at + LONGEST] for at in starts), word[-LONGEST:]]
+    starts = range(WITHIN, min(len(word), _HUGE) - MAX_TOKEN_LETTERS, WITHIN)
+    return [*(word[at : at + MAX_TOKEN_LETTERS] for at in starts), word[-MAX_TOKEN_LETTERS:]]
 
 
 def run_tokens(run: str) -> Iterator[str]:

@@ -13,8 +13,8 @@ from bubbot.errors import EntryInvalid
 from bubbot.stores.sqlite_rows import INSERT, to_row
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.chain import GENESIS, TapeEnd, genesis, link
-from bubbot.tape.entry import EMPTY, Kind, TapeEntry, event
-from bubbot.tape.erasure import ERASED, NAMED, RENAMED, is_rename
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event
+from bubbot.tape.erasure import NAMED, RENAMED, TAPE_ERASED, is_rename
 from bubbot.tape.handle import spans_of
 
 _IMPORTS = "bubbot/imports"
@@ -112,7 +112,7 @@ def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
         for (entry_id,) in conn.execute(
             "SELECT id FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
             "AND EXISTS (SELECT 1 FROM erased WHERE fact = entries.seq)",
-            (tape.number, ERASED),
+            (tape.number, TAPE_ERASED),
         )
     }
     if tape.archived_from is not None:
@@ -151,7 +151,7 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
         gone = sorted(missing_blobs(conn, tape, imported.get(tape.first, 0)))
         if gone:
             data["missing_blobs"] = gone
-        fact = event(NAMED, data).stamped(EMPTY, now).stored(head + 1)
+        fact = event(NAMED, data).stamped(EMPTY_OBJECT, now).stored(head + 1)
         seq += 1
         salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
         conn.execute(INSERT, to_row(fact, seq=seq, tape=tape.number, previous=chain, salt=salt))

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-SHORT = 4 << 20
+SHORT_WAL_BYTES = 4 << 20
 """Bytes of the write-ahead log that are left alone."""
 WAIT_MS = 1000
-PAGES = 2000
+VACUUM_STEP_PAGES = 2000
 """Free pages given back in one step, between which others write."""
 _CHUNK = 5000
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -22,7 +22,7 @@ class WalLimits:
     """Bytes of a write-ahead log: up to `short` it is left alone; from `long` on a writer waits for readers, so that it
     can begin anew, and where that was in vain again after each `step`."""
 
-    short: int = SHORT
+    short: int = SHORT_WAL_BYTES
     long: int = 64 << 20
     step: int = 16 << 20
 
@@ -121,7 +121,7 @@ def give_back(conn: sqlite3.Connection) -> bool:
     """Gives a few free pages back to the disk; says whether there may be more."""
     if not _gives_back(conn) or not (before := _pragma(conn, "freelist_count")):
         return False
-    conn.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
+    conn.execute(f"PRAGMA incremental_vacuum({VACUUM_STEP_PAGES})").fetchall()
     return 0 < _pragma(conn, "freelist_count") < before
 
 

@@ -12,25 +12,25 @@ from typing import Any
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.tape.chain import content_digest, link
-from bubbot.tape.entry import EMPTY, Kind, TapeEntry, encode
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode
 from bubbot.tape.query import Matcher, Span, TapeQuery, matcher, moment, resolve
 
-COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
-INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * 14)})"
-READ = (
+ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
+INSERT = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 14)})"
+SELECT_ENTRIES = (
     "SELECT id, kind, key, date, payload, meta, salt, digest, CASE WHEN payload IS NULL THEN "
     "(SELECT fact FROM erased WHERE erased.tape = entries.tape AND erased.id = entries.id) END FROM entries"
 )
 _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape archive"
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPANS = 100  # id ranges in one statement; SQLite refuses an expression of a thousand terms
 _LARGEST = 2**63 - 1  # what an INTEGER can hold; no id and no count gets there
 
 
 def microseconds(at: datetime) -> int:
     """Whole microseconds since 1970."""
-    return (at - EPOCH) // timedelta(microseconds=1)
+    return (at - UNIX_EPOCH) // timedelta(microseconds=1)
 
 
 def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: bytes) -> tuple[Any, ...]:
@@ -58,10 +58,10 @@ def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: byte
 
 
 def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
-    """The entry of a row of `READ`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
+    """The entry of a row of `SELECT_ENTRIES`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
     entry_id, kind, key, date, payload, meta, _, _, fact = row
     if fact is not None:
-        return TapeEntry(kind, EMPTY, EMPTY, date, key, entry_id, erased=True)
+        return TapeEntry(kind, EMPTY_OBJECT, EMPTY_OBJECT, date, key, entry_id, erased=True)
     check(tape, row)
     try:
         return TapeEntry.decoded(
@@ -72,7 +72,7 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
 
 
 def check(tape: str, row: tuple[Any, ...]) -> None:
-    """Raises `TapeCorrupt` where the bytes of a row of `READ` were altered. An erased one has none."""
+    """Raises `TapeCorrupt` where the bytes of a row of `SELECT_ENTRIES` were altered. An erased one has none."""
     entry_id, _, _, _, payload, meta, salt, digest, fact = row
     if fact is not None:
         return
@@ -118,7 +118,7 @@ class RowFinder:
         )
 
     def _one(self, where: str, *values: object) -> TapeEntry | None:
-        row = self.conn.execute(f"{READ} {where}", (self.tape, *values)).fetchone()
+        row = self.conn.execute(f"{SELECT_ENTRIES} {where}", (self.tape, *values)).fetchone()
         return None if row is None else from_row(self.name, row)
 
 
@@ -185,7 +185,7 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
         if instant is not None:
             where.append(comparison)
             values.append(microseconds(instant))
-    sql = f"{READ} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
+    sql = f"{SELECT_ENTRIES} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
     if query.newest:
         sql += " DESC"
     if query.limit is not None and not (query.text or query.said):

@@ -13,9 +13,9 @@ from typing import Any
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite_index import IndexReader, IndexUnreadable
-from bubbot.stores.sqlite_rows import READ, find, from_row, microseconds, tape_number
+from bubbot.stores.sqlite_rows import SELECT_ENTRIES, find, from_row, microseconds, tape_number
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.index import SYSTEM, TapeIndex
+from bubbot.tape.index import SYSTEM_TAPE_PREFIX, TapeIndex
 from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, fold_text, matcher
 
 SECONDS = 20.0
@@ -79,7 +79,7 @@ def _until(over: Callable[[], bool], conns: Sequence[sqlite3.Connection]) -> Ite
 
 def _find(conn: sqlite3.Connection, query: TapeQuery, index: TapeIndex | None) -> tuple[TapeEntry, ...]:
     number = tape_number(conn, query.tape)
-    if index is None or number is None or query.tape.startswith(SYSTEM) or not looks_at_texts(query):
+    if index is None or number is None or query.tape.startswith(SYSTEM_TAPE_PREFIX) or not looks_at_texts(query):
         return find(conn, query)
     if isinstance(query.part, NotIndexed):
         return find(conn, replace(query, part=_tail(conn, number, index)))
@@ -141,6 +141,6 @@ def _rows(conn: sqlite3.Connection, query: TapeQuery, tape: int, positions: Iter
     while chunk := list(islice(positions, wide)):
         marks = ", ".join("?" * len(chunk))
         order = "DESC" if query.newest else "ASC"
-        sql = f"{READ} NOT INDEXED WHERE seq IN ({marks}) AND {' AND '.join(where)} ORDER BY seq {order}"
+        sql = f"{SELECT_ENTRIES} NOT INDEXED WHERE seq IN ({marks}) AND {' AND '.join(where)} ORDER BY seq {order}"
         yield from conn.execute(sql, (*chunk, *values)).fetchall()
         wide = _CHUNKS[1]

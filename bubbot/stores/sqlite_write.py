@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.sqlite_index_schema import next_generation
 from bubbot.stores.sqlite_names import staying, tape_names
-from bubbot.stores.sqlite_rows import INSERT, READ, from_row, tape_number, to_row
+from bubbot.stores.sqlite_rows import INSERT, SELECT_ENTRIES, from_row, tape_number, to_row
 from bubbot.tape import erasure
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.chain import genesis
@@ -89,7 +89,7 @@ def _place(
 
 
 def _under_key(conn: sqlite3.Connection, name: str, tape: int, key: str) -> TapeEntry | None:
-    row = conn.execute(f"{READ} INDEXED BY entries_key WHERE tape = ? AND key = ?", (tape, key)).fetchone()
+    row = conn.execute(f"{SELECT_ENTRIES} INDEXED BY entries_key WHERE tape = ? AND key = ?", (tape, key)).fetchone()
     return None if row is None else from_row(name, row)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.entry import EMPTY, JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry
 
 SESSION_START = "session/start"
 SESSION_NEW = "session/new"
@@ -26,7 +26,7 @@ def anchor(
     *,
     window: bool = True,
     recalls: Sequence[tuple[int, int]] = (),
-    meta: JsonObject = EMPTY,
+    meta: JsonObject = EMPTY_OBJECT,
 ) -> TapeEntry:
     """An anchor entry. `window=False` leaves the window where it is.
 

@@ -16,7 +16,7 @@ from bubbot.errors import EntryInvalid
 JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object; deeply frozen (`MappingProxyType` and tuples) wherever it belongs to an entry."""
 
-EMPTY: JsonObject = MappingProxyType({})
+EMPTY_OBJECT: JsonObject = MappingProxyType({})
 
 
 class Kind(StrEnum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.tape.anchor import recalled
-from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, event
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import (
     AfterAnchor,
@@ -51,7 +51,7 @@ class ForkedTape(TapeHandle):
         *,
         now: Clock,
         session: str = "",
-        stamp: JsonObject = EMPTY,
+        stamp: JsonObject = EMPTY_OBJECT,
         parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
         merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
     ) -> None:

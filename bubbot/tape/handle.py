@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry, freeze, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, freeze, timestamp
 from bubbot.tape.query import AfterAnchor, BetweenAnchors, IdRanges, OpeningAnchor, Span, TapeQuery, Window, date_bounds
 from bubbot.tape.store import ResetBatch
 from bubbot.tape.view import StepwiseView, View
@@ -32,7 +32,7 @@ class TapeHandle(ABC):
     appended.
     """
 
-    def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY) -> None:
+    def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT) -> None:
         self.name = name
         self.session = session
         self._now = now
@@ -104,7 +104,9 @@ class TapeHandle(ABC):
             await self.append([self._bootstrap()])
 
     def _bootstrap(self) -> TapeEntry:
-        return anchor(SESSION_START, {"owner": "human"}, meta={"session": self.session} if self.session else EMPTY)
+        return anchor(
+            SESSION_START, {"owner": "human"}, meta={"session": self.session} if self.session else EMPTY_OBJECT
+        )
 
     async def correct(self, entry_id: int, content: str, sender: JsonObject | None = None) -> TapeEntry:
         """Corrects an entry by a new one that names it; the original stays. Raises `EntryNotFound`.

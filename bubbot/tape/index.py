@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-SYSTEM = "bubbot/"
+SYSTEM_TAPE_PREFIX = "bubbot/"
 """What the names of the system's own tapes begin with; they are never indexed."""
 
 

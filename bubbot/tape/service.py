@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
-from bubbot.tape.entry import EMPTY, JsonObject, TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.store import Batch, ForkRecord, TapeStore
-from bubbot.tape.window import LIMIT, LiveWindow
+from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
 
 NewId: TypeAlias = Callable[[], str]
 """A fresh unique id; passed in, so that tests can name them."""
@@ -34,7 +34,7 @@ class TapeService(TapeHandle):
         now: Clock,
         new_id: NewId,
         session: str = "",
-        stamp: JsonObject = EMPTY,
+        stamp: JsonObject = EMPTY_OBJECT,
     ) -> None:
         super().__init__(name, now, session, stamp)
         self._store = store
@@ -116,7 +116,7 @@ class TapeService(TapeHandle):
         return how.archive
 
     async def open_fork(
-        self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY, staged: Sequence[Batch] = ()
+        self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT, staged: Sequence[Batch] = ()
     ) -> ForkedTape:
         """Opens a fork that holds `opening` and `staged`, durable when this returns."""
         if self._live is not None:
@@ -142,10 +142,12 @@ class TapeService(TapeHandle):
         head = await self._store.head(self.name)
         queries = [_opening(self.name), TapeQuery(self.name, Window(), missing="empty")]
         with suppress(TapeCorrupt):  # whoever reads the damaged entry is told
-            opening, entries = await self._store.fetch([replace(query, limit=LIMIT + 1) for query in queries])
+            opening, entries = await self._store.fetch(
+                [replace(query, limit=WINDOW_CACHE_ENTRIES + 1) for query in queries]
+            )
             if (
                 opening
-                and len(entries) <= LIMIT
+                and len(entries) <= WINDOW_CACHE_ENTRIES
                 and max(opening[0].id, *(entry.id for entry in entries[-1:]), 0) == head
             ):
                 self._live = LiveWindow(opening[0], list(entries), head)
@@ -155,7 +157,7 @@ class TapeService(TapeHandle):
         """What a fork has merged continues the window."""
         self._live = self._live.extended(delta) if self._live else None
 
-    def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY) -> ForkedTape:
+    def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """A fork that was open when an earlier process died, with what it had saved."""
         return ForkedTape(
             self._store,

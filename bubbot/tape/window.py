@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import EntryFinder, OpeningAnchor, TapeQuery, WholeTape, Window, ZoneSlice, arrange, matcher
 
-LIMIT = 20_000
+WINDOW_CACHE_ENTRIES = 20_000
 """Entries kept at most; a longer window is read from the store each time."""
 ANSWERS = 16
 """Answers from beyond the window that are kept at most; a turn asks the same few again and again."""
-ANSWER = 500
+MAX_ANSWER_ENTRIES = 500
 """Entries of such an answer at most."""
 
 
@@ -48,7 +48,7 @@ class LiveWindow:
 
     def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
         """Keeps an answer where later appends say how it changes: the newest of a name, a sealed zone, the window."""
-        few = len(found) <= ANSWER or isinstance(query.part, Window)
+        few = len(found) <= MAX_ANSWER_ENTRIES or isinstance(query.part, Window)
         newest = max((entry.id for entry in found), default=0)
         if len(self._answers) < ANSWERS and few and newest <= self.head and _is_standing(query):
             self._answers[query] = found
@@ -66,7 +66,7 @@ class LiveWindow:
         }
         self.entries += entries
         self.head = entries[-1].id
-        return self if len(self.entries) <= LIMIT else None
+        return self if len(self.entries) <= WINDOW_CACHE_ENTRIES else None
 
 
 def _is_standing(query: TapeQuery) -> bool:
@@ -77,7 +77,9 @@ def _is_standing(query: TapeQuery) -> bool:
         case Window():
             return not query.newest and query.limit is None
         case WholeTape():
-            return query.newest and bool(query.names) and query.limit is not None and 0 < query.limit <= ANSWER
+            return (
+                query.newest and bool(query.names) and query.limit is not None and 0 < query.limit <= MAX_ANSWER_ENTRIES
+            )
     return isinstance(query.part, ZoneSlice)
 
 

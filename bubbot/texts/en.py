@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from bubbot.texts.en_schedule import SCHEDULE
-from bubbot.texts.en_status import STATUS
+from bubbot.texts.en_schedule import EN_SCHEDULE
+from bubbot.texts.en_status import EN_STATUS
 from bubbot.texts.language import Language, Sentence
 
 
@@ -259,6 +259,7 @@ _MEMORY: dict[str, Sentence] = {
 }
 
 ENGLISH = Language(
-    _form, MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE, **STATUS})
+    _form,
+    MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **EN_SCHEDULE, **EN_STATUS}),
 )
 """English; errors, summaries and roles are English where they are made."""

@@ -191,5 +191,5 @@ _TOLD: dict[str, Sentence] = {
     "reason_broken": "it cannot be understood any more: {detail}",
 }
 
-SCHEDULE: dict[str, Sentence] = {**_FORMS, **_WORDS, **_CHANGES, **_SHOWN, **_TOLD}
+EN_SCHEDULE: dict[str, Sentence] = {**_FORMS, **_WORDS, **_CHANGES, **_SHOWN, **_TOLD}
 """Every sentence about schedules."""

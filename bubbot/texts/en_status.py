@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.texts.language import Sentence
 
-STATUS: dict[str, Sentence] = {
+EN_STATUS: dict[str, Sentence] = {
     "idle": "I am listening. {model} This conversation has {entries} entries on its tape.",
     "channel_ready": "{name}: receiving; last sign of life {heard}.",
     "channel_ready_but": "{name}: receiving, but {note}; last sign of life {heard}.",

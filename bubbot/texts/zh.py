@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from bubbot.texts.language import Language, Sentence
-from bubbot.texts.zh_schedule import SCHEDULE, SUMMARIES
-from bubbot.texts.zh_status import STATUS
+from bubbot.texts.zh_schedule import SUMMARIES, ZH_SCHEDULE
+from bubbot.texts.zh_status import ZH_STATUS
 
 
 def _form(_count: int) -> str:
@@ -239,7 +239,7 @@ _ROLES = {"owner": "所有者", "admin": "管理员", "member": "成员", "stran
 
 CHINESE = Language(
     _form,
-    MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **SCHEDULE, **STATUS}),
+    MappingProxyType({**_TURNS, **_GATE, **_BUDGET, **_COMMANDS, **_MODEL, **_MEMORY, **ZH_SCHEDULE, **ZH_STATUS}),
     MappingProxyType(_REASONS),
     MappingProxyType({**_SUMMARIES, **SUMMARIES}),
     MappingProxyType(_ROLES),

@@ -172,7 +172,7 @@ _TOLD: dict[str, Sentence] = {
     "reason_broken": "已无法理解：{detail}",
 }
 
-SCHEDULE: dict[str, Sentence] = {**_FORMS, **_WORDS, **_CHANGES, **_SHOWN, **_TOLD}
+ZH_SCHEDULE: dict[str, Sentence] = {**_FORMS, **_WORDS, **_CHANGES, **_SHOWN, **_TOLD}
 """Every sentence about schedules."""
 
 SUMMARIES = {

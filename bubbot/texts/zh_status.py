@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.texts.language import Sentence
 
-STATUS: dict[str, Sentence] = {
+ZH_STATUS: dict[str, Sentence] = {
     "idle": "我在听。{model}这个对话的磁带上有 {entries} 条记录。",
     "channel_ready": "{name}：正在接收；最近一次收到信号：{heard}。",
     "channel_ready_but": "{name}：正在接收，但{note}；最近一次收到信号：{heard}。",

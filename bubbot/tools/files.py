@@ -15,7 +15,7 @@ from bubbot.tool import Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.attachments import bytes_text
 
-FILES = 10
+MAX_FILES = 10
 """Files one answer may have."""
 
 
@@ -38,8 +38,8 @@ def file_tools(max_bytes: int) -> Sequence[Tool]:
             raise ToolRetry("name is empty; give the file a name such as notes.md")
         if bool(args.text) == bool(args.handle):
             raise ToolRetry("give text or handle, one of the two")
-        if len(turn.files) >= FILES:
-            raise ToolFailed(f"this answer has {FILES} files already, and may not have more")
+        if len(turn.files) >= MAX_FILES:
+            raise ToolFailed(f"this answer has {MAX_FILES} files already, and may not have more")
         data = clean(args.text).encode() if args.text else await _kept(turn, args.handle)
         if len(data) > max_bytes:
             raise ToolFailed(f"{name} has {bytes_text(len(data))}; at most {bytes_text(max_bytes)} can be sent")

@@ -15,13 +15,13 @@ from bubbot.tool import NoArgs, Tool, ToolArgs, tool
 from bubbot.turn import Turn
 from bubbot.views.model import SWITCHED
 
-NAME_LIMIT = 200
+MAX_MODEL_NAME = 200
 
 
 class ModelArgs(ToolArgs):
     """What `session.model` takes."""
 
-    name: str = Field(default="", description="the model to switch to", max_length=NAME_LIMIT)
+    name: str = Field(default="", description="the model to switch to", max_length=MAX_MODEL_NAME)
 
 
 def model_tool(models: SessionModels) -> Tool:

@@ -24,12 +24,12 @@ from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, Window, insi
 from bubbot.texts import Texts
 from bubbot.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
 from bubbot.turn import Turn
-from bubbot.views.context import VERSION
+from bubbot.views.context import CONTEXT_VERSION
 from bubbot.views.inbox import SessionTraceView
 from bubbot.views.selectors import correction_of
 from bubbot.views.why import Explanation, TurnSpansView, WhyView
 
-ID_DIGITS = 18
+ENTRY_ID_DIGITS = 18
 """Longer numbers are no entry ids; a store could not even look for them."""
 _INHERITED = ("phase", "summary", "next_steps")
 """What a resumed window takes over of its parent's state."""
@@ -108,7 +108,7 @@ async def _corrections(turn: Turn, spans: Sequence[Span]) -> list[TapeEntry]:
 
 async def _anchor(turn: Turn, wanted: str) -> TapeEntry:
     number = wanted.lstrip("#")
-    if number.isdecimal() and len(number) <= ID_DIGITS:
+    if number.isdecimal() and len(number) <= ENTRY_ID_DIGITS:
         found = await turn.tape.entry(int(number))
         if found.opens_window:
             return found
@@ -305,7 +305,7 @@ async def _request(turn: Turn, found: Explanation) -> str:
     request = await asyncio.to_thread(again)  # the whole tape is gone through, and let go of, beside the event loop
     same = (await pictured(request, turn.tape.get_blob)).digest() == step["request"]
     verdict = "equal to the recorded one, byte for byte" if same else "NOT equal to the recorded one"
-    if not same and step["view"].get("version", 1) != VERSION:
+    if not same and step["view"].get("version", 1) != CONTEXT_VERSION:
         verdict = "an earlier version of bubbot wrote requests differently; this one cannot be compared"
     # Printed with the digests of images: what is printed goes onto the tape, where their bytes have no place.
     # What translates it for the provider adds the model's name and orders keys in its own way; no record has that.

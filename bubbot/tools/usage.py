@@ -15,11 +15,11 @@ from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.texts import Texts
 from bubbot.tool import Tool, ToolArgs, tool
 from bubbot.turn import Turn
-from bubbot.views.budget import NOTHING, BudgetCheckpointView, BudgetStateView, TotalKey, whose_budget
+from bubbot.views.budget import ZERO_SPENT, BudgetCheckpointView, BudgetStateView, TotalKey, whose_budget
 from bubbot.views.spending import BY, PeriodStartView, SpendingReport, SpendingView, UsageSum
 
 Period = Literal["day", "month", "all"]
-SHOWN = 20
+MAX_USAGE_ROWS = 20
 """Lines of one table at most; the shell shows all."""
 
 
@@ -54,7 +54,7 @@ class UsageReporter:
         lines: list[str] = []
         for scope, name in names if names is not None else dict.fromkeys((key.scope, key.name) for key in books.spent):
             for period in (today, today[:7]):
-                spent = books.spent.get(TotalKey(scope, name, period), NOTHING)
+                spent = books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
                 for measure, used in ((COST, spent.nano / NANO), (TOKENS, float(spent.tokens))):
                     limit = self.plan.limit(scope, name)
                     most = limit.of(period, measure) if limit else None
@@ -159,9 +159,9 @@ def usage_tool(ledger: UsageReporter) -> Tool:
         found = await ledger.spending(args.period, "" if everything else chat)
         words = BY if everything else ("model", "day")
         by = [word for word in words if word != "day" or args.period != "day"]
-        lines = [*ledger.report(turn.texts, args.period, found, by, SHOWN)]
+        lines = [*ledger.report(turn.texts, args.period, found, by, MAX_USAGE_ROWS)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
         limits = await ledger.limits(turn.texts, None if everything else (("chat", chat), ("user", person)))
-        return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:SHOWN]] if limits else [])])
+        return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])
 
     return session_usage

@@ -24,7 +24,7 @@ LABEL_LIMIT = 500
 """Characters of a name, a media type or a note within the brackets of an attachment."""
 UNSEEN = "this model cannot see it"
 OLDER = "no longer shown"
-TOO_LARGE = "too large to be shown"
+TOO_LARGE_NOTE = "too large to be shown"
 _KB, _MB = 1000, 1_000_000
 
 
@@ -168,7 +168,7 @@ def limited(message: JsonObject, place: int, shown: frozenset[tuple[int, int]], 
         elif (place, at) in shown:
             parts += [{"type": "text", "text": image_name(part)}, part]
         else:
-            why = UNSEEN if not sees else TOO_LARGE if size_of(part) > IMAGE_LIMIT else OLDER
+            why = UNSEEN if not sees else TOO_LARGE_NOTE if size_of(part) > IMAGE_LIMIT else OLDER
             parts.append({"type": "text", "text": image_text(part, why)})
     return {**message, "content": joined(parts)}
 

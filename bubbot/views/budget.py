@@ -17,10 +17,17 @@ RESERVED = "budget/reserved"
 SETTLED = "budget/settled"
 WARNED = "budget/warned"
 UNPRICED = "budget/unpriced"
-MARK = "budget/mark"
+BUDGET_CHECKPOINT = "budget/mark"
 
-BOT, CHANNEL, CHAT, USER, JOB, MODEL = "bot", "channel", "chat", "user", "job", "model"
-SCOPES = (BOT, CHANNEL, CHAT, USER, JOB, MODEL)
+BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
+    "bot",
+    "channel",
+    "chat",
+    "user",
+    "job",
+    "model",
+)
+SCOPES = (BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE)
 """Whose calls a budget counts: all of them, or those of one channel, chat, person, job or model."""
 CLOCK_GRACE = timedelta(days=2)
 """How far a clock may be set back, or have been ahead, so that no day has its budget twice."""
@@ -74,7 +81,7 @@ class SpentTotal:
         return SpentTotal(self.calls + 1, self.tokens + tokens, self.nano + (nano or 0))
 
 
-NOTHING = SpentTotal()
+ZERO_SPENT = SpentTotal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +106,15 @@ class Reservation:
     def scopes(self) -> Iterator[tuple[str, str]]:
         """Whose budgets the call counts towards."""
         payer = self.payer
-        named = ((CHANNEL, payer.channel), (CHAT, payer.chat), (USER, payer.user), (JOB, payer.job))
-        yield (BOT, "")
+        named = (
+            (CHANNEL_SCOPE, payer.channel),
+            (CHAT_SCOPE, payer.chat),
+            (USER_SCOPE, payer.user),
+            (JOB_SCOPE, payer.job),
+        )
+        yield (BOT_SCOPE, "")
         yield from ((scope, name) for scope, name in named if name)
-        yield (MODEL, self.model)
+        yield (MODEL_SCOPE, self.model)
 
     def totals(self) -> Iterator[TotalKey]:
         """The totals that the call counts towards."""
@@ -114,7 +126,7 @@ class Reservation:
         """Whether the call counts towards a total: as `key in totals()`, and sooner known."""
         if key.period not in (self.day, self.day[:7]):
             return False
-        return key.scope == BOT or (key.scope, key.name) in self.scopes()
+        return key.scope == BOT_SCOPE or (key.scope, key.name) in self.scopes()
 
     def as_json(self) -> dict[str, Any]:
         """As the reservation says it."""
@@ -200,7 +212,7 @@ class BudgetState:
             self.open.pop(data["call"], None)
             hold = hold_from(data, entry.id)
             for key in hold.totals():
-                self.spent[key] = self.spent.get(key, NOTHING).plus(hold.tokens, hold.nano)
+                self.spent[key] = self.spent.get(key, ZERO_SPENT).plus(hold.tokens, hold.nano)
             self._take_outcome(data)
         elif entry.name == WARNED:
             self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
@@ -219,7 +231,7 @@ class BudgetState:
 
     def held(self, key: TotalKey) -> SpentTotal:
         """What the open reservations hold of a total."""
-        total = NOTHING
+        total = ZERO_SPENT
         for hold in self.open.values():
             if hold.counts(key):
                 total = total.plus(hold.tokens, hold.nano)
@@ -268,7 +280,7 @@ class BudgetCheckpointView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """One indexed look-up."""
-        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(MARK,), newest=True, limit=1),)
+        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), newest=True, limit=1),)
 
     def fold(self, found: Found) -> JsonObject | None:
         """The state as it stands."""

@@ -13,7 +13,7 @@ from bubbot.tape.view import Found
 CONFIG_TAPE = "bubbot/config"
 LOADED = "config/loaded"
 """The settings the bot goes by have changed: `{"how", "changed": {key: value}, "later": [key]}`; null: the default."""
-REFUSED = "config/refused"
+CONFIG_REFUSED = "config/refused"
 """Settings that were not taken over: `{"how", "problems": [sentence]}`."""
 
 

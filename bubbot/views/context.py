@@ -20,7 +20,7 @@ CUT = "context/cut"
 """The event that records a compaction: `{"from": id}`, the oldest entry still read."""
 
 SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
-VERSION = 2
+CONTEXT_VERSION = 2
 """How messages are written; recorded with each step. A request of another version cannot be built again byte for byte."""
 COMPACTING = ("compact", "summary")
 """Those that keep to a budget."""
@@ -79,7 +79,7 @@ class ContextView:
         style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
         data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.asking}
-        return {**data, "version": VERSION}
+        return {**data, "version": CONTEXT_VERSION}
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ContextView:

@@ -17,12 +17,12 @@ from bubbot.views.bookkeeping import Checkpoint
 BEGAN = "inbox/began"
 RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
-INTERRUPTED = "inbox/interrupted"
-DONE = "inbox/done"
-CHANGED = "inbox/changed"
-REFUSED = "inbox/refused"
+INBOUND_INTERRUPTED = "inbox/interrupted"
+INBOUND_DONE = "inbox/done"
+MESSAGE_CHANGED = "inbox/changed"
+INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
-MARK = "inbox/mark"
+INBOX_CHECKPOINT = "inbox/mark"
 JOBS = ("schedule/added", "schedule/changed")
 """Events of schedules that hold what people wrote."""
 NEWEST_LIMIT = 2_000
@@ -109,15 +109,17 @@ class OpenChangesView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """What the mark left open, and everything newer."""
-        return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=(CHANGED, DONE)),)
+        return (
+            TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=(MESSAGE_CHANGED, INBOUND_DONE)),
+        )
 
     def fold(self, found: Found) -> tuple[TapeChange, ...]:
         """Noted, less what is done."""
-        ended = {one for entry in found[0] if entry.name == DONE for one in entry.payload["data"]["inbounds"]}
+        ended = {one for entry in found[0] if entry.name == INBOUND_DONE for one in entry.payload["data"]["inbounds"]}
         return tuple(
             TapeChange(entry.id, change_from(entry.payload["data"]))
             for entry in found[0]
-            if entry.name == CHANGED and not entry.erased and entry.id not in ended
+            if entry.name == MESSAGE_CHANGED and not entry.erased and entry.id not in ended
         )
 
 
@@ -151,7 +153,9 @@ class BackfillCursorView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """When the channel began; the newest messages, and with them what was changed."""
-        newest = TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED, CHANGED), newest=True, limit=NEWEST_LIMIT)
+        newest = TapeQuery(
+            tape, kinds=(Kind.EVENT,), names=(RECEIVED, MESSAGE_CHANGED), newest=True, limit=NEWEST_LIMIT
+        )
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(BEGAN,), newest=True, limit=1), newest)
 
     def fold(self, found: Found) -> BackfillCursor:
@@ -226,7 +230,7 @@ class InboxView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """What the mark left open, and everything newer."""
-        names = (RECEIVED, INTERRUPTED, DONE)
+        names = (RECEIVED, INBOUND_INTERRUPTED, INBOUND_DONE)
         return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
     def fold(self, found: Found) -> tuple[AcceptedInbound, ...]:
@@ -242,7 +246,7 @@ class InboxView:
                 received[entry.id] = inbound_from(data)
                 continue
             for inbound_id in data["inbounds"]:
-                if entry.name == DONE:
+                if entry.name == INBOUND_DONE:
                     received.pop(inbound_id, None)
                 else:
                     attempts[inbound_id] = attempts.get(inbound_id, 0) + 1
@@ -266,7 +270,15 @@ class SessionTraceView:
             TapeQuery(
                 tape,
                 kinds=(Kind.EVENT,),
-                names=(RECEIVED, UNPARSED, CHANGED, "outbox/intent", "outbox/preview", "outbox/preview-begin", *JOBS),
+                names=(
+                    RECEIVED,
+                    UNPARSED,
+                    MESSAGE_CHANGED,
+                    "outbox/intent",
+                    "outbox/preview",
+                    "outbox/preview-begin",
+                    *JOBS,
+                ),
             ),
         )
 

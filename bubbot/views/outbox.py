@@ -13,11 +13,11 @@ from bubbot.views.bookkeeping import Checkpoint
 
 INTENT = "outbox/intent"
 RECEIPT = "outbox/receipt"
-ENDED = "outbox/ended"
+DELIVERY_ABANDONED = "outbox/ended"
 PREVIEW = "outbox/preview"
 PREVIEW_BEGIN = "outbox/preview-begin"
 PREVIEW_END = "outbox/preview-end"
-MARK = "outbox/mark"
+OUTBOX_CHECKPOINT = "outbox/mark"
 SENT_LIMIT = 500
 """Receipts among which a message is looked for."""
 PREVIEW_LIMIT = 500
@@ -196,7 +196,7 @@ class OutboxView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """What the mark left open, and everything newer."""
-        names = (INTENT, RECEIPT, ENDED)
+        names = (INTENT, RECEIPT, DELIVERY_ABANDONED)
         return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
     def fold(self, found: Found) -> tuple[OutboxMessage, ...]:
@@ -212,7 +212,7 @@ class OutboxView:
                 intents[entry.id] = intent_from(entry)
             elif entry.name == RECEIPT:
                 sent.setdefault(data["intent"], set()).add(data["part"])
-            elif entry.name == ENDED:
+            elif entry.name == DELIVERY_ABANDONED:
                 ended.add(data["intent"])
         return tuple(
             replace(one, sent=frozenset(sent.get(one.id, ())))

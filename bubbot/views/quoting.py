@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 
-NAME_LIMIT = 64
+MAX_SHOWN_NAME = 64
 """Characters of a shown name."""
 INDENT = "    "
 """Stands before the further lines of what one of several people wrote."""
@@ -61,7 +61,7 @@ def escape_tags(text: str) -> str:
 def shown_name(name: str) -> str:
     """Write a name on one line, without control, bidirectional and bracket characters, `#` and `:`."""
     kept = [char for char in unicodedata.normalize("NFKC", name) if _is_name_char(char)]
-    return " ".join("".join(kept).split())[:NAME_LIMIT].strip()
+    return " ".join("".join(kept).split())[:MAX_SHOWN_NAME].strip()
 
 
 def label(text: str, limit: int) -> str:

@@ -13,28 +13,28 @@ from bubbot.channel import HasChat
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery, moment
 from bubbot.tape.view import Found
-from bubbot.views.outbox import ENDED as UNDELIVERED
+from bubbot.views.outbox import DELIVERY_ABANDONED as UNDELIVERED
 from bubbot.views.outbox import INTENT, RECEIPT
 
-ADDED = "schedule/added"
-CHANGED = "schedule/changed"
+JOB_ADDED = "schedule/added"
+JOB_CHANGED = "schedule/changed"
 PAUSED = "schedule/paused"
 RESUMED = "schedule/resumed"
-REMOVED = "schedule/removed"
+JOB_REMOVED = "schedule/removed"
 OVER = "schedule/over"
-CHAT = "schedule/chat"
-ASKED = "schedule/asked"
+CHAT_RULES_SET = "schedule/chat"
+JOB_REQUESTED = "schedule/asked"
 FIRED = "schedule/fired"
 SKIPPED = "schedule/skipped"
 RAN = "schedule/ran"
-FAILED = "schedule/failed"
+FIRING_FAILED = "schedule/failed"
 NOT_RUN = "schedule/refused"
 CLOCK = "schedule/clock"
-MARK = "schedule/mark"
+SCHEDULE_CHECKPOINT = "schedule/mark"
 
-LASTING = (ADDED, CHANGED, PAUSED, RESUMED, REMOVED, OVER, CHAT, CLOCK)
+LASTING = (JOB_ADDED, JOB_CHANGED, PAUSED, RESUMED, JOB_REMOVED, OVER, CHAT_RULES_SET, CLOCK)
 """What is said of a job by people, or once in its life: read whole at every start."""
-PASSING = (ASKED, FIRED, SKIPPED, RAN, FAILED, NOT_RUN)
+PASSING = (JOB_REQUESTED, FIRED, SKIPPED, RAN, FIRING_FAILED, NOT_RUN)
 """What happens at each firing: read from the newest mark on."""
 
 Do: TypeAlias = Literal["prompt", "command", "text"]
@@ -170,7 +170,7 @@ class ScheduleState:
             if entry.erased or entry.kind != Kind.EVENT:
                 continue
             data = entry.payload["data"]
-            if entry.name == CHAT:
+            if entry.name == CHAT_RULES_SET:
                 quiet = data.get("quiet")
                 chats[data["session"]] = ChatRules(data.get("zone", ""), (quiet[0], quiet[1]) if quiet else None)
             else:
@@ -197,17 +197,17 @@ class ScheduleState:
 def _apply(jobs: dict[str, JobState], name: str, data: JsonObject) -> None:
     job_id = data.get("job", "")
     known = jobs.get(job_id)
-    if name == ADDED:
+    if name == JOB_ADDED:
         job = job_from(data)
         jobs.setdefault(job_id, JobState(job, moment(job.since) or _LONG_AGO))
-    elif name == REMOVED:
+    elif name == JOB_REMOVED:
         jobs.pop(job_id, None)
     elif known is not None:
         jobs[job_id] = _changed(known, name, data)
 
 
 def _changed(known: JobState, name: str, data: JsonObject) -> JobState:
-    if name == CHANGED:
+    if name == JOB_CHANGED:
         job = job_from(data)
         covered = moment(job.since) or _LONG_AGO
         made = replace(known, job=job, covered=covered, failures=0)
@@ -222,7 +222,7 @@ def _changed(known: JobState, name: str, data: JsonObject) -> JobState:
         return replace(known, covered=moment(data["since"]) or known.covered)
     if name == OVER:
         return replace(known, status="over", reason=data["reason"], detail=data.get("detail", ""))
-    if name == ASKED:
+    if name == JOB_REQUESTED:
         return replace(known, asked=(*known.asked, ManualFiring(data["mark"], _maker(data["by"]))))
     if name == FIRED:
         if "!" in data["mark"]:
@@ -232,7 +232,7 @@ def _changed(known: JobState, name: str, data: JsonObject) -> JobState:
         return replace(known, covered=max(known.covered, instant), runs=known.runs + fresh)
     if name == SKIPPED:
         return replace(known, covered=max(known.covered, moment(data["last"]) or _LONG_AGO))
-    if name == FAILED:
+    if name == FIRING_FAILED:
         return replace(known, failures=int(data["count"]))
     return replace(known, failures=0) if name == RAN else known
 
@@ -245,7 +245,7 @@ class ScheduleCheckpointView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """One indexed look-up."""
-        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(MARK,), newest=True, limit=1),)
+        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(SCHEDULE_CHECKPOINT,), newest=True, limit=1),)
 
     def fold(self, found: Found) -> tuple[int, tuple[JsonObject, ...]]:
         """Nothing is counted on a tape without one."""

@@ -21,7 +21,7 @@ OWN = "own"
 _PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 NO_TEXT = "[no text]"
 """Stands for a message of blanks, which providers refuse."""
-GOES_ON = "[The conversation goes on]"
+CONTINUES_MESSAGE = "[The conversation goes on]"
 """Stands where a provider wants a user message and nobody wrote one."""
 
 
@@ -164,7 +164,7 @@ def opened(
     if opening is None:
         if style.first_assistant or not shown or shown[0].message["role"] == "user":
             return shown
-        return (ContextMessage({"role": "user", "content": GOES_ON}, ()), *shown)
+        return (ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()), *shown)
     line = anchor_line(opening)
     if style.first_assistant:
         return (ContextMessage({"role": "assistant", "content": line}, (opening.id,)), *shown)
@@ -179,7 +179,7 @@ def answerable(shown: tuple[ContextMessage, ...]) -> tuple[ContextMessage, ...]:
     """Put a user message at the end if the last word is the assistant's, or if there is none."""
     if shown and shown[-1].message["role"] != "assistant":
         return shown
-    return (*shown, ContextMessage({"role": "user", "content": GOES_ON}, ()))
+    return (*shown, ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()))
 
 
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:

@@ -10,7 +10,7 @@ from rapidfuzz.distance import OSA
 
 from bubbot.tape.words import is_run, is_spelt, plain, tokens
 
-LONG = 8
+LONG_WORD_LETTERS = 8
 """Letters from which on a word may have two mistakes: as it is typed, or as it is meant."""
 _NEARLY_LONG = 6
 
@@ -66,7 +66,7 @@ def alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
 
 def edits_of(typed: int, meant: int = 0) -> int:
     """How many spelling mistakes a word of so many letters may have: one, and two where one of both is long."""
-    return 2 if max(typed, meant) >= LONG and typed >= _NEARLY_LONG else 1
+    return 2 if max(typed, meant) >= LONG_WORD_LETTERS and typed >= _NEARLY_LONG else 1
 
 
 def _same(word: str, bare: str, token: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import Found
-from bubbot.views.budget import MARK, SETTLED, hold_from
+from bubbot.views.budget import BUDGET_CHECKPOINT, SETTLED, hold_from
 
 BY = ("chat", "user", "job", "model", "day")
 """What spending is divided by."""
@@ -67,7 +67,9 @@ class PeriodStartView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """The newest anchor before that moment."""
-        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(MARK,), until=self.first, newest=True, limit=1),)
+        return (
+            TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), until=self.first, newest=True, limit=1),
+        )
 
     def fold(self, found: Found) -> int:
         """The id; 0 where the tape has no such anchor."""

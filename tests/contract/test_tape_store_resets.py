@@ -6,7 +6,7 @@ import pytest
 
 from bubbot.errors import AnchorNotFound, EntryNotFound, TapeConflict, TapeError
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import EMPTY, TapeEntry, event, thaw
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, thaw
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 from bubbot.tape.store import ResetBatch, TapeStore
@@ -26,7 +26,7 @@ async def test_an_archive_keeps_every_old_entry_readable(store: TapeStore) -> No
 async def test_the_last_entry_of_an_archive_says_what_it_was_called_and_is_called_now(store: TapeStore) -> None:
     await store.append([notes("a")])
     for erase in (False, True):
-        fact = event("tape/erased" if erase else "tape/archived").stamped(EMPTY, "2026-11-22T10:00:00+00:00")
+        fact = event("tape/erased" if erase else "tape/archived").stamped(EMPTY_OBJECT, "2026-11-22T10:00:00+00:00")
         await store.reset("tape", ResetBatch(f"old{erase}", erase=erase), [anchor("session/start"), fact])
         last = (await whole(store, f"old{erase}"))[-1]
         assert thaw(last.payload) == {"name": "tape/renamed", "data": {"from": "tape", "to": f"old{erase}"}}
@@ -158,8 +158,8 @@ async def test_erasure_blanks_the_content_and_keeps_id_kind_date_and_key(store: 
     await store.append([batch(anchor("phase/one"), note("secret", key="k", date="2026-11-21", sender="me"))])
     await store.reset("tape", ResetBatch("old", erase=True), [ERASED])
     assert (await whole(store, "old"))[:-1] == (
-        TapeEntry("anchor", EMPTY, id=1, erased=True),
-        TapeEntry("message", EMPTY, EMPTY, "2026-11-21", "k", 2, erased=True),
+        TapeEntry("anchor", EMPTY_OBJECT, id=1, erased=True),
+        TapeEntry("message", EMPTY_OBJECT, EMPTY_OBJECT, "2026-11-21", "k", 2, erased=True),
     )
 
 

@@ -16,7 +16,7 @@ REFERENCE = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-
 
 @pytest.mark.parametrize(
     ("adapter", "keys"),
-    [("discord", discord_settings.KEYS), ("telegram", telegram_settings.KEYS)],
+    [("discord", discord_settings.DISCORD_KEYS), ("telegram", telegram_settings.TELEGRAM_KEYS)],
 )
 def test_the_keys_of_an_adapter_are_in_the_reference(adapter: str, keys: tuple[SettingKey, ...]) -> None:
     _, heading, section = REFERENCE.partition(f"\n## [channels.{adapter}]\n")

@@ -21,7 +21,7 @@ from channels.keys import SettingKey
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.toml"
 REFERENCE = ROOT / "docs" / "reference" / "config.md"
-KEYS = {"discord": discord_settings.KEYS, "telegram": telegram_settings.KEYS}
+KEYS = {"discord": discord_settings.DISCORD_KEYS, "telegram": telegram_settings.TELEGRAM_KEYS}
 ADAPTERS = {f"channels.{name}" for name in KEYS}
 """Sections whose keys belong to an adapter; `test_channel_keys.py` looks at them."""
 SETTINGS = {(setting.section, setting.key): setting for setting in describe()}

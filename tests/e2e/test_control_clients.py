@@ -16,7 +16,7 @@ import pytest
 from bubbot import errors
 from bubbot.channel import Inbound, Sender
 from bubbot.control.codec import encode
-from bubbot.control.lines import LINE_LIMIT, lines, read_message
+from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
 from bubbot.control.peer import PROTOCOL
 from bubbot.errors import BubbotError
 from tests.e2e import bot, inside
@@ -73,7 +73,7 @@ class Client:
 async def client(home: Path) -> AsyncIterator[Client]:
     """A connection to the daemon of this home."""
     address = json.loads((home / "daemon.lock").read_bytes())["address"]
-    reader, writer = await asyncio.open_unix_connection(address, limit=LINE_LIMIT)
+    reader, writer = await asyncio.open_unix_connection(address, limit=CONTROL_LINE_BYTES)
     one = Client(reader, writer)
     try:
         await one.send({"hello": PROTOCOL, "pid": os.getpid()})

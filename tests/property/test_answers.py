@@ -18,7 +18,7 @@ from channels.markdown import parse
 from channels.marked import MarkedText, TextMark, clean, utf16
 from channels.split import split
 from channels.split_source import split_source
-from channels.telegram_text import LIMIT, TelegramLayout, parts, plain
+from channels.telegram_text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, parts, plain
 from tests.property.markdowns import PEOPLE, Document, documents, noise
 
 CLUSTERS = import_module("regex").compile(r"\X")
@@ -226,7 +226,7 @@ def test_telegram_takes_every_part(source: str, layout: TelegramLayout, with_fil
     files = (OutboundFile("code-1.py", text="x"),) if with_file else ()
     outbound = Outbound("telegram", "7", source, thread="3", reply_to="12", files=files)
     made = parts(outbound, layout)
-    assert all(sound(part) and utf16(part.text) <= LIMIT for part in made)
+    assert all(sound(part) and utf16(part.text) <= TELEGRAM_MESSAGE_LIMIT for part in made)
     assert all(len(part.markup.get("entities", [])) <= 100 for part in made)
     assert [part.reply_to for part in made] == ["12", *[""] * (len(made) - 1)][: len(made)]
     assert all(part.thread == "3" and part.chat == "7" for part in made)

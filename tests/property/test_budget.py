@@ -157,11 +157,11 @@ async def _check(world: World) -> None:
 
 @given(STEPS, st.sampled_from([1, 5, 200]))
 def test_totals_are_the_sum_of_the_facts(steps: list[tuple[Any, Any, Any]], every: int) -> None:
-    before, module.MARK_EVERY = module.MARK_EVERY, every
+    before, module.BUDGET_CHECKPOINT_INTERVAL = module.BUDGET_CHECKPOINT_INTERVAL, every
     try:
         asyncio.run(_story(steps))
     finally:
-        module.MARK_EVERY = before
+        module.BUDGET_CHECKPOINT_INTERVAL = before
 
 
 @given(st.permutations(range(8)))

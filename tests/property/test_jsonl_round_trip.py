@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.jsonl import JsonLineWriter, for_bub, read_lines
 from bubbot.stores.sqlite import open_store
-from bubbot.tape.entry import EMPTY, TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry
 from bubbot.tape.store import Batch, TapeStore
 from tests.doubles import CountingSalt, SteppingClock
 from tests.property.strategies import entries, exactly, json_values, keyed_apart
@@ -31,7 +31,9 @@ def tapes(draw: st.DrawFn) -> list[TapeEntry]:
     found = draw(st.lists(entries(st.none()), max_size=12))
     made = [replace(entry, meta=draw(metas), id=place) for place, entry in enumerate(keyed_apart(found), 1)]
     gone = draw(st.sets(st.integers(1, 12), max_size=3))
-    return [replace(one, payload=EMPTY, meta=EMPTY, erased=True) if one.id in gone else one for one in made]
+    return [
+        replace(one, payload=EMPTY_OBJECT, meta=EMPTY_OBJECT, erased=True) if one.id in gone else one for one in made
+    ]
 
 
 def exported(tape: Sequence[TapeEntry]) -> list[bytes]:
@@ -41,7 +43,9 @@ def exported(tape: Sequence[TapeEntry]) -> list[bytes]:
 
 def as_facts(tape: Sequence[TapeEntry]) -> list[tuple[object, ...]]:
     """Entries for comparison; of an erased one id, kind, date and key count, and that it was erased."""
-    told = exactly([replace(one, payload=EMPTY, meta=EMPTY, erased=True) if _erased(one) else one for one in tape])
+    told = exactly(
+        [replace(one, payload=EMPTY_OBJECT, meta=EMPTY_OBJECT, erased=True) if _erased(one) else one for one in tape]
+    )
     assert len(told) == len(tape)
     return told
 
@@ -112,7 +116,7 @@ def test_every_single_flipped_bit_of_a_short_file_is_found_or_changes_nothing() 
     tape = [
         TapeEntry("message", {"role": "user", "content": "Grüße"}, {"turn": "t"}, "2026-11-21T20:21:00+00:00", id=1),
         TapeEntry("event", {"name": "x", "data": {"n": 1.50, "deep": [True, None]}}, key="k", id=2),
-        TapeEntry("anchor", EMPTY, id=3, erased=True),
+        TapeEntry("anchor", EMPTY_OBJECT, id=3, erased=True),
     ]
     whole_file = bytearray(b"".join(exported(tape)))
     harmless = 0

@@ -15,7 +15,7 @@ import pytest
 from bubbot import __version__, errors, log
 from bubbot.cli import main as cli
 from bubbot.cli.main import COMMANDS, EXIT_CODES, Command, main
-from bubbot.interrupt import INTERRUPTED
+from bubbot.interrupt import EXIT_INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 CANARY = "sk-canary-7f3a91"
@@ -242,7 +242,16 @@ class TestExitCodes:
         rows = re.findall(r"^\| (\d+) \|.*\|([^|]*)\|$", text, re.MULTILINE)
         told = {name: int(code) for code, names in rows for name in re.findall(r"`(\w+)`", names)}
         assert told == {kind.__name__: code for kind, code in EXIT_CODES.items()}
-        codes = (cli.FINE, cli.FAILED, cli.USAGE, cli.LOCKED, cli.DATABASE, cli.DAMAGED, cli.REFUSED, INTERRUPTED)
+        codes = (
+            cli.EXIT_OK,
+            cli.EXIT_FAILED,
+            cli.EXIT_USAGE,
+            cli.EXIT_LOCKED,
+            cli.EXIT_DATABASE,
+            cli.EXIT_DAMAGED,
+            cli.EXIT_REFUSED,
+            EXIT_INTERRUPTED,
+        )
         assert [int(code) for code, _ in rows] == list(codes)
 
 

@@ -39,7 +39,7 @@ from bubbot.channel import (
 from bubbot.control import lines as framing
 from bubbot.control.chat import PREVIEWS
 from bubbot.control.codec import decode, decode_error, encode, encode_error
-from bubbot.control.lines import LINE_LIMIT, lines, read_message
+from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.remote import EVENTS
 
@@ -67,10 +67,10 @@ VALUES: list[Any] = [
 
 async def carried(*messages: dict[str, Any]) -> list[dict[str, Any] | None]:
     """What is read of these messages at the other end."""
-    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    reader = asyncio.StreamReader(limit=CONTROL_LINE_BYTES)
     for message in messages:
         for line in lines(message):
-            assert len(line) <= LINE_LIMIT
+            assert len(line) <= CONTROL_LINE_BYTES
             reader.feed_data(line)
     reader.feed_eof()
     return [await read_message(reader) for _ in range(len(messages) + 1)]
@@ -200,9 +200,9 @@ def test_a_value_that_json_cannot_hold_is_carried_as_text() -> None:
 async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     long = {"text": '"\\\u00e9' * 700_000}
     assert await carried(long, {"next": 1}) == [long, {"next": 1}, None]
-    monkeypatch.setattr(framing, "MESSAGE_LIMIT", 2 * LINE_LIMIT)
+    monkeypatch.setattr(framing, "MESSAGE_LIMIT", 2 * CONTROL_LINE_BYTES)
     with pytest.raises(ConfigError, match="at most 2: stop the bot first"):
-        list(lines({"text": "x" * 2 * LINE_LIMIT}))
+        list(lines({"text": "x" * 2 * CONTROL_LINE_BYTES}))
     with pytest.raises(ControlError, match="longer than 2097152 bytes"):
         await carried({"more": "x" * 700_000}, {"more": "x" * 700_000}, {"more": "x" * 700_000})
 
@@ -213,14 +213,14 @@ async def test_a_long_message_goes_in_pieces_and_a_huge_one_not_at_all(monkeypat
         (b"\xff\n", "not JSON"),
         (b"[]\n", "not a JSON object"),
         (b"[" * 200_000 + b"\n", "not JSON"),
-        (b"x" * (LINE_LIMIT + 1), "longer than"),
+        (b"x" * (CONTROL_LINE_BYTES + 1), "longer than"),
         (b'{"more": "a"}\n{"do": 1}\n', "cut off"),
         (b'{"more": 7}\n', "no text"),
         (b'{"last": "7"}\n', "not a JSON object"),
     ],
 )
 async def test_garbage_is_an_error(raw: bytes, told: str) -> None:
-    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    reader = asyncio.StreamReader(limit=CONTROL_LINE_BYTES)
     reader.feed_data(raw)
     reader.feed_eof()
     with pytest.raises(ControlError, match=told):

@@ -19,7 +19,7 @@ import pytest
 from bubbot.control import client, peer
 from bubbot.control.client import DaemonNotRunning, connected
 from bubbot.control.codec import JsonObject
-from bubbot.control.lines import LINE_LIMIT
+from bubbot.control.lines import CONTROL_LINE_BYTES
 from bubbot.control.peer import PROTOCOL, ControlPeer
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
 from bubbot.gateway import control
@@ -148,7 +148,7 @@ async def test_the_server_can_ask_too(path: Path) -> None:
     [
         [b""],
         [b"\x00\xff" * 5000],
-        [b"x" * (LINE_LIMIT * 2)],
+        [b"x" * (CONTROL_LINE_BYTES * 2)],
         [b"GET / HTTP/1.1\r\n\r\n"],
         [HELLO, b"nonsense\n"],
         [HELLO, b"[]\n"],
@@ -156,7 +156,7 @@ async def test_the_server_can_ask_too(path: Path) -> None:
         [HELLO, b'{"do": 7, "id": 1, "with": {}}\n'],
         [HELLO, b'{"to": 99, "ok": {}}\n', b'{"to": true}\n'],
         [HELLO, b'{"id": 1, "do": "wait"'],
-        [HELLO, b"y" * (LINE_LIMIT * 2)],
+        [HELLO, b"y" * (CONTROL_LINE_BYTES * 2)],
     ],
 )
 async def test_garbage_costs_its_sender_the_connection_and_nobody_else_anything(path: Path, data: list[bytes]) -> None:
@@ -222,12 +222,15 @@ async def test_what_a_client_said_last_arrives(path: Path) -> None:
 
 async def test_a_request_too_many_is_refused_and_the_others_are_answered(path: Path) -> None:
     async with serving(path) as served, connected(str(path)) as bot:
-        many = [asyncio.create_task(bot.request("wait", {"name": str(number)})) for number in range(peer.AT_ONCE)]
+        many = [
+            asyncio.create_task(bot.request("wait", {"name": str(number)}))
+            for number in range(peer.MAX_CONCURRENT_REQUESTS)
+        ]
         await served.started.wait()
         with pytest.raises(ControlError, match="too many requests at once"):
             await bot.request("say", {})
         served.go.set()
-        assert await asyncio.gather(*many) == [{}] * peer.AT_ONCE
+        assert await asyncio.gather(*many) == [{}] * peer.MAX_CONCURRENT_REQUESTS
 
 
 async def test_fifty_clients_at_once(path: Path) -> None:
@@ -290,7 +293,7 @@ async def test_a_socket_that_was_left_behind_is_replaced_and_anything_else_is_no
 
 
 async def test_a_bot_that_does_not_answer_any_more_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "BEAT", 0.01)
+    monkeypatch.setattr(client, "HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(client, "WAIT", 0.2)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -334,11 +337,11 @@ class TestSlowReaders:
             for _ in range(2000):
                 slow.notify("preview", {"text": "x" * 10_000}, spare=True)
                 await asyncio.sleep(0)
-            assert peer.ROOM < slow._bytes < peer.ROOM + 20_000
+            assert peer.SPARE_BUFFER_BYTES < slow._bytes < peer.SPARE_BUFFER_BYTES + 20_000
             assert not slow.gone.is_set()
 
     async def test_what_cannot_be_spared_ends_it_at_last(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(peer, "MOST", 2**21)
+        monkeypatch.setattr(peer, "MAX_BUFFER_BYTES", 2**21)
         async with self.stuck(path) as slow:
             while not slow.gone.is_set():
                 slow.notify("copy", {"text": "x" * 100_000})

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from channels.discord_errors import (
+    ENTITY_TOO_LARGE,
     INVALID_WEBHOOK_TOKEN,
-    LONGEST,
+    MAX_REASON_CHARS,
     MISSING_ACCESS,
     MISSING_PERMISSIONS,
     NO_DIRECT,
-    TOO_LARGE,
     UNKNOWN_CHANNEL,
     UNKNOWN_MESSAGE,
     DiscordApiError,
@@ -66,17 +66,17 @@ def test_what_has_not_the_form_of_the_api_is_no_refusal(status: int, body: Any) 
 
 def test_a_refusal_says_on_one_line_what_discord_said_and_never_the_token() -> None:
     found = refusal(499, {"message": f"a\n b {TOKEN} " + "x" * 400, "code": 5})
-    assert (found.status, found.code, len(found.text)) == (499, 5, LONGEST)
+    assert (found.status, found.code, len(found.text)) == (499, 5, MAX_REASON_CHARS)
     assert found.text.startswith("a b [token] x")
     assert refusal(400, '{"code": "5"}').text == "no reason"
     assert refusal(400, b'{"code": "5"}').code == 0
 
 
 def test_a_request_that_is_too_large_is_so_whoever_says_it() -> None:
-    assert refusal(413, "<html>").code == TOO_LARGE
+    assert refusal(413, "<html>").code == ENTITY_TOO_LARGE
     assert refusal(413, {"code": 9}).code == 9
     assert refusal(413, {"code": 9}).too_large
-    assert DiscordApiError(400, TOO_LARGE).too_large
+    assert DiscordApiError(400, ENTITY_TOO_LARGE).too_large
     assert not DiscordApiError(400).too_large
 
 

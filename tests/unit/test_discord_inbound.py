@@ -19,7 +19,7 @@ from channels.discord_inbound import (
     read_message,
 )
 from channels.discord_places import ChatDirectory, DiscordChat, MemberRoles, place_of, places
-from channels.discord_reactions import ADDED, CLEARED, EMOJI_CLEARED, REMOVED, ReactionTracker
+from channels.discord_reactions import CLEARED, EMOJI_CLEARED, REACTION_ADD, REACTION_REMOVE, ReactionTracker
 from channels.discord_text_in import DiscordBotUser, MentionNames, said
 
 ME = DiscordBotUser("900", "Bubbot", frozenset({"901"}))
@@ -222,17 +222,17 @@ def test_reactions_are_what_somebody_now_shows() -> None:
         ]
 
     party = {"id": "5", "name": "party"}
-    assert tell(ADDED, {"id": None, "name": "👍"}) == [("👍",)]
-    assert tell(ADDED, party) == [("👍", ":party:")]
-    assert tell(ADDED, party) == [("👍", ":party:")]
-    assert tell(ADDED, {"name": "👍"}, user_id="8") == [("👍",)]
-    assert tell(REMOVED, party) == [("👍",)]
+    assert tell(REACTION_ADD, {"id": None, "name": "👍"}) == [("👍",)]
+    assert tell(REACTION_ADD, party) == [("👍", ":party:")]
+    assert tell(REACTION_ADD, party) == [("👍", ":party:")]
+    assert tell(REACTION_ADD, {"name": "👍"}, user_id="8") == [("👍",)]
+    assert tell(REACTION_REMOVE, party) == [("👍",)]
     assert tell(EMOJI_CLEARED, {"name": "👍"}) == [(), ()]
-    assert tell(ADDED, {"id": "6", "name": None}) == [("custom:6",)]
+    assert tell(REACTION_ADD, {"id": "6", "name": None}) == [("custom:6",)]
     assert tell(CLEARED) == [()]
     assert tell(CLEARED) == []
-    assert tell(ADDED, {"name": "👍"}, user_id="900") == []
-    assert isinstance(tell(ADDED, 7)[0], UnparsedUpdate)
+    assert tell(REACTION_ADD, {"name": "👍"}, user_id="900") == []
+    assert isinstance(tell(REACTION_ADD, 7)[0], UnparsedUpdate)
 
 
 def test_only_so_many_reactions_are_remembered() -> None:
@@ -245,9 +245,9 @@ def test_only_so_many_reactions_are_remembered() -> None:
         return one.emojis
 
     for user in "123":
-        tell(ADDED, user, "a")
-    assert tell(ADDED, "1", "b") == ("b",)
-    assert tell(ADDED, "3", "b") == ("a", "b")
+        tell(REACTION_ADD, user, "a")
+    assert tell(REACTION_ADD, "1", "b") == ("b",)
+    assert tell(REACTION_ADD, "3", "b") == ("a", "b")
 
 
 ODD: list[Any] = [
@@ -308,7 +308,7 @@ def test_nothing_is_raised_whatever_comes(fields: dict[str, Any]) -> None:
         read_message(scene(where), raw)
         read_edit(scene(where), {"edited_timestamp": "2026-01-01T00:00:00Z", **raw})
         read_deletion(scene(where), raw, "now")
-        for event in (ADDED, REMOVED, CLEARED, EMOJI_CLEARED):
+        for event in (REACTION_ADD, REACTION_REMOVE, CLEARED, EMOJI_CLEARED):
             ReactionTracker().read(scene(where), event, raw, serial="s", now="now")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError
-from channels.discord_settings import KEYS, check_keys, read_settings
+from channels.discord_settings import DISCORD_KEYS, check_keys, read_settings
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.SECRET.of-the_bot-SECRET-27chars"
 
@@ -76,7 +76,7 @@ def test_the_representation_holds_no_secret() -> None:
 
 
 def test_a_misspelt_key_does_not_pass_for_the_default() -> None:
-    check_keys("discord", [key.name for key in KEYS])
+    check_keys("discord", [key.name for key in DISCORD_KEYS])
     with pytest.raises(
         ConfigError, match=r"\[channels.work-bot\] rest_uri is no key of a Discord channel: did you mean"
     ):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bubbot.channel import MessagePart, Outbound, OutboundFile
 from channels.discord_markdown import render
-from channels.discord_text import LIMIT, DiscordLayout, parts
+from channels.discord_text import DISCORD_MESSAGE_LIMIT, DiscordLayout, parts
 from channels.long_blocks import LongBlockLimits
 from channels.markdown import parse
 from channels.marked import clean, utf16
@@ -152,7 +152,7 @@ def in_pieces(source: str) -> list[str]:
 
 def see_that_it_fits(pieces: list[str]) -> None:
     for piece in pieces:
-        assert 0 < utf16(piece) <= LIMIT
+        assert 0 < utf16(piece) <= DISCORD_MESSAGE_LIMIT
         assert piece.strip()
         fences = re.findall(r"^(?:> )*```", piece, re.MULTILINE)
         assert len(fences) % 2 == 0

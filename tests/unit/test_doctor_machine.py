@@ -137,7 +137,7 @@ class TestLimits:
         (tmp_path / "odd").write_text("MemAvailable:\n\nnonsense")
         for memory in (tmp_path / "none", tmp_path / "odd", tmp_path):
             assert not found(check_memory(big, memory=memory, group=tmp_path / "none"))
-        assert limits.MEMORY.is_absolute()
+        assert limits.MEMINFO_PATH.is_absolute()
 
 
 class TestDisk:
@@ -198,7 +198,7 @@ class TestClock:
         assert not found(check_time_service())
 
     def test_a_program_that_hangs_is_given_up(self, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("bubbot.doctor.tools.PATIENCE", 0.1)
+        monkeypatch.setattr("bubbot.doctor.tools.TOOL_TIMEOUT_SECONDS", 0.1)
         programs(timedatectl="exec sleep 30")
         assert not found(check_time_service())
         assert told(["no-such-program-anywhere"]) is None

@@ -13,7 +13,7 @@ from bubbot.doctor.checkup import examine
 from bubbot.doctor.finding import Finding
 from bubbot.doctor.secrets import check_secrets, read_secret_files
 from bubbot.home import Home
-from bubbot.models.litellm_keys import KEYS
+from bubbot.models.litellm_keys import PROVIDER_KEY_VARIABLES
 from bubbot.settings import ModelSettings, Settings, load
 from tests.doubles import START
 from tests.planting import found, plants
@@ -113,7 +113,7 @@ class TestKeys:
 
     @plants("secret.no_key")
     def test_a_provider_without_its_key(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in {name for names in KEYS.values() for name in names}:
+        for name in {name for names in PROVIDER_KEY_VARIABLES.values() for name in names}:
             monkeypatch.delenv(name, raising=False)
 
         def keyless(**model: object) -> bool:
@@ -138,7 +138,7 @@ class TestKeys:
         folder = Path(spec.submodule_search_locations[0])
         sources = ["utils.py", "main.py", *(f"llms/{name}" for name in ("cohere/common_utils.py", "openrouter/common_utils.py"))]  # fmt: skip
         text = "".join((folder / name).read_text(encoding="utf-8") for name in sources if (folder / name).is_file())
-        for provider, names in KEYS.items():
+        for provider, names in PROVIDER_KEY_VARIABLES.items():
             assert f'"{provider}"' in text
             for name in names:
                 assert re.search(rf'"{name}"', text), name

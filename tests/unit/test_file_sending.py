@@ -15,7 +15,7 @@ from bubbot.gateway.files import outgoing
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.sqlite import SqliteStore
 from bubbot.tape.blobs import digest_of
-from bubbot.tools.files import FILES
+from bubbot.tools.files import MAX_FILES
 from channels.saved import parts_of, saved
 from tests.e2e.test_images import PNG
 from tests.turns import HOME, KeptChannel, Options, Played, calls, running, says
@@ -70,10 +70,10 @@ class TestSending:
             assert bench.channel.received == {}
 
     async def test_an_answer_has_only_so_many_files(self, sqlite_store: SqliteStore) -> None:
-        steps = [calls("file_send", name=f"{n}.txt", text=str(n)) for n in range(FILES + 1)]
+        steps = [calls("file_send", name=f"{n}.txt", text=str(n)) for n in range(MAX_FILES + 1)]
         async with running(sqlite_store, Played(*steps, says("done"))) as bench:
             await bench.say("do it")
-            assert len(bench.channel.received) == FILES
+            assert len(bench.channel.received) == MAX_FILES
 
     async def test_a_stopped_turn_sends_none(self, sqlite_store: SqliteStore) -> None:
         model = Played(calls("file_send", name="a.txt", text="x"), {"error": "unavailable"})

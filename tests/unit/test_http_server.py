@@ -13,7 +13,7 @@ import pytest
 from bubbot.gateway.health_door import HealthAddress, HealthProbe, health_door
 from bubbot.gateway.http_server import HttpLimits
 from bubbot.gateway.metrics import Metrics
-from bubbot.gateway.web import BODY_LIMIT, WebhookSettings, web_door
+from bubbot.gateway.web import SERVER_BODY_BYTES, WebhookSettings, web_door
 from tests.unit.test_health_door import _never
 from tests.virtual import virtual
 
@@ -181,7 +181,7 @@ async def test_the_secret_is_asked_for_before_the_body_comes() -> None:
     async with hooked(hook) as port:
         head = b"POST /hook HTTP/1.1\r\nHost: x\r\nX-Secret: %s\r\nContent-Length: %d\r\n\r\n"
         assert await answered(port, head % (b"no", 1_000_000)) == 401
-        assert await answered(port, head % (b"yes", BODY_LIMIT + 1)) == 413
+        assert await answered(port, head % (b"yes", SERVER_BODY_BYTES + 1)) == 413
         assert await answered(port, b"POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") == 404
     assert hook.bodies == []
 
@@ -191,11 +191,14 @@ async def test_a_body_whose_length_is_not_said_is_read_up_to_the_limit() -> None
     hook = Hook()
     head = CALL[:-2].replace(b"Content-Length: 2", b"Transfer-Encoding: chunked")
     async with hooked(hook) as port:
-        assert await answered(port, b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, BODY_LIMIT, b"x" * BODY_LIMIT)) == 200
-        endless = await connected(port, b"%s%x\r\n%s" % (head, BODY_LIMIT * 4, b"x" * (BODY_LIMIT + 1)))
+        assert (
+            await answered(port, b"%s%x\r\n%s\r\n0\r\n\r\n" % (head, SERVER_BODY_BYTES, b"x" * SERVER_BODY_BYTES))
+            == 200
+        )
+        endless = await connected(port, b"%s%x\r\n%s" % (head, SERVER_BODY_BYTES * 4, b"x" * (SERVER_BODY_BYTES + 1)))
         assert await status(endless) == 413
         endless[1].close()
-    assert [len(body) for body in hook.bodies] == [BODY_LIMIT]
+    assert [len(body) for body in hook.bodies] == [SERVER_BODY_BYTES]
 
 
 async def test_clients_that_go_away_or_speak_no_http_leave_a_line_at_debug(caplog: pytest.LogCaptureFixture) -> None:

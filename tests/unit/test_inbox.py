@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bubbot.channel import Attachment, Inbound, Sender, UnparsedUpdate
-from bubbot.inbox import MARK_EVERY, Inbox, done, inbox_tape, interrupted
+from bubbot.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, done, inbox_tape, interrupted
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -128,7 +128,7 @@ class TestMarks:
         await self.busy(store, 500)
         store.read = 0
         assert await Inbox(service(store), CountingIds()).open() == ()
-        assert store.read <= 2 * MARK_EVERY + 2
+        assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 2
 
     async def test_one_old_message_that_is_stuck_is_seen_still_and_holds_nothing_up(self) -> None:
         store = CountingStore()
@@ -136,7 +136,7 @@ class TestMarks:
         store.read = 0
         (owed,) = await Inbox(service(store), CountingIds()).open()
         assert owed.inbound.external_id == "3"
-        assert store.read <= 2 * MARK_EVERY + 3
+        assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 3
 
     async def test_the_attempts_of_a_stuck_message_are_carried_over(self) -> None:
         store = CountingStore()
@@ -167,7 +167,7 @@ class TestMarks:
             await service(store).append([done([one.id], turn="t", outcome="answered")])
         store.read = 0
         assert await Inbox(service(store), CountingIds()).open() == ()
-        assert store.read <= 2 * MARK_EVERY + 4
+        assert store.read <= 2 * INBOX_CHECKPOINT_INTERVAL + 4
 
     async def test_a_mark_opens_no_window(self) -> None:
         store = CountingStore()

@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.stores.jsonl import (
     CLOSED_ANCHOR,
-    ERASED,
+    IMPORTED_ERASED,
     NO_HASH,
     UNREADABLE,
     JsonLineWriter,
@@ -102,12 +102,12 @@ def test_an_erased_entry_stays_a_fact_without_content_and_opens_no_window() -> N
     found = read_lines(raw)
     assert found.erased == 1
     assert not found.entries[1].opens_window
-    assert found.entries[1].meta == {ERASED: True}
+    assert found.entries[1].meta == {IMPORTED_ERASED: True}
     assert lines(*found.entries) == raw
 
 
 def test_meta_that_only_says_it_was_erased_does_not_take_content_out_of_an_export() -> None:
-    raw = lines(TapeEntry("message", {"role": "user", "content": "still here"}, {ERASED: True}))
+    raw = lines(TapeEntry("message", {"role": "user", "content": "still here"}, {IMPORTED_ERASED: True}))
     assert b"still here" in raw[0]
     assert not read_lines(raw).problems
 

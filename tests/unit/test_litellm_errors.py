@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.litellm_errors import KINDS, is_overflow, translated
+from bubbot.models.litellm_errors import ERROR_KINDS, is_overflow, translated
 from bubbot.models.litellm_quiet import litellm
 
 MODEL = "openai/test"
@@ -69,7 +69,7 @@ def bad_request(text: str, status: int = 400, **headers: str) -> BaseException:
 
 def test_every_exception_that_litellm_exports_is_mapped() -> None:
     assert len(exported()) >= 30
-    assert {one.__name__ for one in exported()} == {one.__name__ for one in KINDS}
+    assert {one.__name__ for one in exported()} == {one.__name__ for one in ERROR_KINDS}
 
 
 @pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)

@@ -16,7 +16,7 @@ import tiktoken
 
 from bubbot.model import TokenCount, ToolSpec
 from bubbot.models import litellm_tokens
-from bubbot.models.litellm_tokens import PIECE, TokenizerCache, encoding_name
+from bubbot.models.litellm_tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, encoding_name
 from bubbot.tape.entry import JsonObject
 
 NOISE = base64.b64encode(random.Random(1).randbytes(3_000)).decode()
@@ -140,10 +140,15 @@ def test_a_long_run_of_one_character_is_counted_too(tokenizers: TokenizerCache, 
 
 
 def test_pieces_add_up_to_the_text() -> None:
-    for text in ("", "x" * (3 * PIECE + 1), TEXTS["lines"], "\n" * PIECE + "a" * PIECE):
+    for text in (
+        "",
+        "x" * (3 * TOKENIZER_CHUNK_CHARS + 1),
+        TEXTS["lines"],
+        "\n" * TOKENIZER_CHUNK_CHARS + "a" * TOKENIZER_CHUNK_CHARS,
+    ):
         pieces = litellm_tokens._pieces(text)
         assert "".join(pieces) == text
-        assert all(0 < len(piece) <= PIECE for piece in pieces) or text == ""
+        assert all(0 < len(piece) <= TOKENIZER_CHUNK_CHARS for piece in pieces) or text == ""
 
 
 @pytest.mark.parametrize("damage", ["missing", "altered"])

@@ -17,8 +17,8 @@ from bubbot.gateway.live import (
     BARE_START,
     CALLED,
     CLOSE_RETRY_SECONDS,
+    CONTINUES_MARK,
     FIRST_AFTER,
-    GOES_ON,
     NOTHING_MORE,
     TYPING_AFTER,
     TYPING_EVERY,
@@ -113,7 +113,7 @@ async def test_a_message_grows_at_the_pace_of_the_platform_and_ends_as_the_answe
         assert list(stage.seen.values()) == ["".join(pieces).strip()]
         assert len(stage.acts("send")) == 1
         assert stage.acts("send") == [BARE_START]
-        assert all(text.endswith(GOES_ON) for text in stage.acts("edit")[:-1])
+        assert all(text.endswith(CONTINUES_MARK) for text in stage.acts("edit")[:-1])
         times = stage.times("edit")[:-1]  # the last one is the delivery
         assert stage.times("send")[0] == pytest.approx(1 + FIRST_AFTER)
         assert all(later - earlier >= stage.edit_interval - 1e-6 for earlier, later in pairwise(times))
@@ -345,7 +345,9 @@ class TestUnknownOutcome:
         async with live(writing(*PIECES), stage) as bench:
             await answered(bench)
             assert list(stage.seen.values()) == [WHOLE]
-            assert len([text for text in stage.acts("edit") if text.endswith(GOES_ON)]) > 1, "it did not go on to grow"
+            assert len([text for text in stage.acts("edit") if text.endswith(CONTINUES_MARK)]) > 1, (
+                "it did not go on to grow"
+            )
 
     @virtual
     async def test_a_lost_response_just_before_the_end_leaves_no_piece_either(self) -> None:
@@ -390,7 +392,7 @@ class TestUnknownOutcome:
         async def test() -> None:
             store, stage = InMemoryStore(), SearchedStage()
             await cut_off(store, stage)
-            assert [text for text in stage.seen.values() if text.endswith(GOES_ON)]
+            assert [text for text in stage.seen.values() if text.endswith(CONTINUES_MARK)]
             if forgotten:
                 stage.keys.clear()
             await next_life(store, stage, model or writing(*PIECES))
@@ -429,7 +431,7 @@ class TestUnknownOutcome:
         stage = SearchedStage()
         async with live(writing(*PIECES), stage) as bench:
             await answered(bench)
-            first = f"{' '.join(PIECES[:2]).replace('  ', ' ').strip()}{GOES_ON}"
+            first = f"{' '.join(PIECES[:2]).replace('  ', ' ').strip()}{CONTINUES_MARK}"
             other = next(iter(stage.seen))
             stage.seen[other] = first  # delivered, and it says the same
             stage.lose_response = failing("send", LOST)
@@ -494,7 +496,7 @@ class TestSilence:
             stage.fail = lambda _: LOST
             await bench.quiet(1000)
             await asyncio.sleep(sum(CLOSE_RETRY_SECONDS[:3]))
-            assert [text.endswith(GOES_ON) or "tape_info" in text for text in stage.seen.values()] == [True]
+            assert [text.endswith(CONTINUES_MARK) or "tape_info" in text for text in stage.seen.values()] == [True]
             stage.fail = lambda _: None
             await asyncio.sleep(CLOSE_RETRY_SECONDS[3])
             assert list(stage.seen.values()) == ["let me look"]

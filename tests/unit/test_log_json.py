@@ -140,13 +140,17 @@ class TestRemembered:
 
     def test_warnings_and_errors_are_and_the_newest_stay(self, lines: io.StringIO) -> None:
         LOGGER.info("fine")
-        for number in range(log.REMEMBERED + 5):
+        for number in range(log.MAX_LOGGED_WARNINGS + 5):
             LOGGER.warning("number %d", number, extra={"action": "a.b"})
         LOGGER.error("bad")
         found = log.remarks()
-        assert (found.warnings, found.errors, len(found.newest)) == (log.REMEMBERED + 5, 1, log.REMEMBERED)
+        assert (found.warnings, found.errors, len(found.newest)) == (
+            log.MAX_LOGGED_WARNINGS + 5,
+            1,
+            log.MAX_LOGGED_WARNINGS,
+        )
         assert [(one.level, one.action, one.message) for one in found.newest][-2:] == [
-            ("warning", "a.b", f"number {log.REMEMBERED + 4}"),
+            ("warning", "a.b", f"number {log.MAX_LOGGED_WARNINGS + 4}"),
             ("error", "bubbot.test", "bad"),
         ]
         assert found.newest[-1].time.endswith("Z")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
-from bubbot.tape.entry import EMPTY, JsonObject, Kind, TapeEntry, event, message
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, event, message
 from bubbot.tape.query import evaluate
 from bubbot.tape.service import TapeService
 from bubbot.tape.view import Found, View
@@ -148,7 +148,7 @@ class TestWhatCannotBeRead:
         assert texts(snapshot) == ("b", [("2026-11-20", "x\ny")])
 
     def test_erased_entries_are_left_out(self) -> None:
-        blank = TapeEntry(Kind.EVENT, EMPTY, erased=True)
+        blank = TapeEntry(Kind.EVENT, EMPTY_OBJECT, erased=True)
         opening, note, seal = zone(1, long_term("a"))
         assert read(opening, blank, note, seal).long_term == "a"
 

@@ -13,7 +13,7 @@ from bubbot.budget import Budget
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.health import HealthSnapshot
-from bubbot.gateway.metrics import MODELS, Metrics
+from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
@@ -101,7 +101,7 @@ def test_model_calls_are_counted_by_model_and_the_names_of_models_have_an_end() 
     hold = Reservation("c", BudgetSubject("telegram:42", "telegram:7"), "m", "2026-11-22", 100, 7, 5 * 10**8)
     budget.settled(hold, "answered")
     budget.settled(replace(hold, nano=None), "failed")
-    for number in range(10 * MODELS):
+    for number in range(10 * MAX_MODEL_LABELS):
         budget.settled(replace(hold, model=f"surprise-{number}"), "answered")
     found = numbers(metrics)
     assert found["bubbot_model_calls_total{m,answered}"] == 1
@@ -110,8 +110,8 @@ def test_model_calls_are_counted_by_model_and_the_names_of_models_have_an_end() 
     assert found["bubbot_model_tokens_total{output,m}"] == 14
     assert found["bubbot_model_cost_dollars_total{m}"] == 0.5
     calls = [name for name in found if name.startswith("bubbot_model_calls_total")]
-    assert len(calls) <= MODELS + 2
-    assert found["bubbot_model_calls_total{other,answered}"] == 9 * MODELS + 1
+    assert len(calls) <= MAX_MODEL_LABELS + 2
+    assert found["bubbot_model_calls_total{other,answered}"] == 9 * MAX_MODEL_LABELS + 1
 
 
 def test_a_snapshot_is_read_off_whole() -> None:

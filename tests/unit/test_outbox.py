@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bubbot.channel import MessagePart, Receipt
-from bubbot.outbox import MARK_EVERY, Outbox, intent, outbox_tape
+from bubbot.outbox import OUTBOX_CHECKPOINT_INTERVAL, Outbox, intent, outbox_tape
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from bubbot.views.inbox import SessionTraceView
@@ -98,7 +98,7 @@ class TestMarks:
         await self.busy(store, 300)
         store.read = 0
         assert await Outbox(service(store, TAPE)).open() == ()
-        assert store.read <= 2 * MARK_EVERY + 3
+        assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 3
 
     async def test_one_old_intent_that_is_stuck_is_seen_still_with_the_parts_it_had(self) -> None:
         store = CountingStore()
@@ -106,7 +106,7 @@ class TestMarks:
         store.read = 0
         (left,) = await Outbox(service(store, TAPE)).open()
         assert (left.turn, set(left.sent)) == ("t3", {0})
-        assert store.read <= 2 * MARK_EVERY + 4
+        assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 4
 
     async def test_a_stuck_intent_that_is_given_up_at_last_is_open_no_more(self) -> None:
         store = CountingStore()
@@ -123,7 +123,7 @@ class TestMarks:
             await outbox.receipt(await intended(store, f"t{number}"), 0, Receipt())
         store.read = 0
         assert await Outbox(service(store, TAPE)).open() == ()
-        assert store.read <= 2 * MARK_EVERY + 4
+        assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 4
 
 
 class TestLive:

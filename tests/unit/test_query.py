@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import EMPTY, TapeEntry, event
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event
 from bubbot.tape.handle import ids_of, spans_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -122,7 +122,7 @@ def test_a_missing_anchor_is_an_error_that_names_it_and_the_tape(part: Slice) ->
 
 @pytest.mark.law("T11", "T17")
 def test_an_erased_anchor_neither_opens_a_window_nor_has_a_name() -> None:
-    entries = [*tape(anchor("a"), note("x")), TapeEntry("anchor", EMPTY, id=3, erased=True)]
+    entries = [*tape(anchor("a"), note("x")), TapeEntry("anchor", EMPTY_OBJECT, id=3, erased=True)]
     assert (ids(entries, OpeningAnchor()), ids(entries, Window()), ids(entries, AfterAnchor("a"))) == (
         [1],
         [2, 3],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.inbox import MARK_EVERY, Inbox, inbox_tape
+from bubbot.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.recovery import recover
 from bubbot.runtime.waiting import QueuePolicy
@@ -20,7 +20,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
 from bubbot.tool import NoArgs, Tool, tool
 from bubbot.turn import Turn
-from bubbot.views.inbox import MARK
+from bubbot.views.inbox import INBOX_CHECKPOINT
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes
@@ -211,10 +211,10 @@ async def test_a_batch_is_known_from_the_bookkeeping_anchor(store: TapeStore) ->
     await cut_off_batch(store)
     async with running(store, Played(says("to all three")), JOINED, life="second") as bench:
         await bench.recover()
-        for number in range(2 * MARK_EVERY):
+        for number in range(2 * INBOX_CHECKPOINT_INTERVAL):
             await bench.inbox.note(edit_of(f"of nobody {number}", "x"))
         await bench.inbox.mark()
-        assert [entry.name for entry in await bench.entries(bench.inbox.name)].count(MARK) == 1
+        assert [entry.name for entry in await bench.entries(bench.inbox.name)].count(INBOX_CHECKPOINT) == 1
         results = await bench.resume()
         assert len({result.turn for result in results}) == 1
 

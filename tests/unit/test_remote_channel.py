@@ -325,7 +325,7 @@ async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
 
 
 async def test_who_asked_is_forgotten_in_the_end(bot: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ASKED", 2)
+    monkeypatch.setattr(module, "MAX_REMEMBERED_SENDERS", 2)
     async with bot.chat() as (end, _):
         for number in range(5):
             await end.receive(said("hi", str(number)))

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from bubbot.settings import BotSettings, Settings, describe
-from bubbot.settings_changes import LATER, changes, effective, is_later, public
+from bubbot.settings_changes import RESTART_REQUIRED, changes, effective, is_later, public
 
 
 def settings(**sections: Any) -> Settings:
@@ -50,8 +50,8 @@ def test_what_is_read_at_the_start_alone_is_told_apart_and_left_as_it_is() -> No
 
 def test_every_name_of_what_waits_is_one_there_is() -> None:
     known = {one.section for one in describe()} | {f"{one.section}.{one.key}" for one in describe()}
-    assert known >= LATER
-    assert all(is_later(name) for name in LATER)
+    assert known >= RESTART_REQUIRED
+    assert all(is_later(name) for name in RESTART_REQUIRED)
     assert not is_later("model.name")
 
 

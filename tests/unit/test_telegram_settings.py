@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError
-from channels.telegram_settings import KEYS, check_keys, read_settings
+from channels.telegram_settings import TELEGRAM_KEYS, check_keys, read_settings
 
 TOKEN = "4242:SECRET-token_of-the-bot"
 HOOK = {"token": TOKEN, "mode": "webhook", "webhook_url": "https://bot.example.org/tg", "webhook_secret": "s" * 20}
@@ -87,7 +87,7 @@ def test_a_wrong_value_is_named_with_its_fix_and_without_secrets(table: dict[str
     ("name", "hint"), [("pol_timeout", "did you mean 'poll_timeout'?"), ("pairng", "docs/reference/config.md lists")]
 )
 def test_a_key_that_nobody_knows_is_refused(name: str, hint: str) -> None:
-    check_keys("telegram", [key.name for key in KEYS])
+    check_keys("telegram", [key.name for key in TELEGRAM_KEYS])
     with pytest.raises(ConfigError, match=rf"^\[channels\.work-bot\] {name} is no key .*{hint}"):
         check_keys("work-bot", ["token", name])
 
@@ -101,4 +101,4 @@ def test_secrets_are_not_shown() -> None:
 
 def test_the_list_of_keys_is_that_of_the_settings() -> None:
     fields = set(asdict(read_settings("telegram", HOOK)))
-    assert {key.name for key in KEYS} == (fields - {"channel", "webhook"}) | {"mode"}
+    assert {key.name for key in TELEGRAM_KEYS} == (fields - {"channel", "webhook"}) | {"mode"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.main import DAMAGED, REFUSED, USAGE
+from bubbot.cli.main import EXIT_DAMAGED, EXIT_REFUSED, EXIT_USAGE
 from bubbot.errors import ConfigError
 from bubbot.service.install import this_program
 from bubbot.service.render import rendered, shipped, word
@@ -126,7 +126,7 @@ def test_another_home_is_made_writable_instead_of_the_one_of_the_system() -> Non
 
 def test_what_is_started_again_is_what_may_come_right_by_itself() -> None:
     for name in ("bubbot.service", "bubbot-user.service"):
-        assert f"\nRestartPreventExitStatus={USAGE} {DAMAGED} {REFUSED}\n" in shipped(name)
+        assert f"\nRestartPreventExitStatus={EXIT_USAGE} {EXIT_DAMAGED} {EXIT_REFUSED}\n" in shipped(name)
 
 
 @pytest.mark.parametrize("name", ["bubbot.service", "bubbot-user.service"])

@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.waiting import JOINED_LIMIT, PATIENCE, MessageQueue, QueuedMessage, QueuePolicy
+from bubbot.runtime.waiting import JOINED_LIMIT, MAX_DEBOUNCE_FACTOR, MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from bubbot.turn import AcceptedInbound, TapeChange
@@ -196,7 +196,7 @@ class TestQuiet:
     @virtual
     async def test_patience_ends(self) -> None:
         later = [(number / 2, said(number + 1)) for number in range(1, 15)]
-        assert await self._took(line(said(1)), *later) == pytest.approx(PATIENCE)
+        assert await self._took(line(said(1)), *later) == pytest.approx(MAX_DEBOUNCE_FACTOR)
 
     @virtual
     async def test_somebody_else_ends_the_wait(self) -> None:

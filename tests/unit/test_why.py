@@ -130,7 +130,7 @@ class TestTheCommand:
     ) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             with monkeypatch.context() as earlier:
-                earlier.setattr(context, "VERSION", 1)
+                earlier.setattr(context, "CONTEXT_VERSION", 1)
                 earlier.setattr(selectors, "people_text", lambda text, indent="": text)
                 await bench.say("[x] one")
             for entry in await bench.entries():
