@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bubbot.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
-from bubbot.gateway.line import ChannelPolicy, ChannelRuntime
+from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
-from bubbot.runtime.waiting import QueuePolicy
-from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import PortWrappers, open_bot
-from bubbot.wiring_lines import ChannelFactory
+from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
+from bubbot.runtime.queue import QueuePolicy
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.wiring.app import PortWrappers, open_bot
+from bubbot.wiring.channel_factory import ChannelFactory
 from tests.botapi.server import Server
 from tests.e2e.daemon import configured, started
 

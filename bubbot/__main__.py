@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bubbot.interrupt import leave_on_interrupt, raise_on_interrupt
+from bubbot.cli.interrupt import leave_on_interrupt, raise_on_interrupt
 
 
 def main() -> int:

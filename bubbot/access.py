@@ -16,9 +16,9 @@ from hmac import compare_digest
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from bubbot.channel import Role, Sender
 from bubbot.errors import AccessError, ConfigError
 from bubbot.identity import is_id, numeric_id
+from bubbot.ports.channel import Role, Sender
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.views.access import (

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
-from bubbot.model import NANO, ModelPrice, ModelReply, Usage
+from bubbot.ports.model import NANO, ModelPrice, ModelReply, Usage
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
-from bubbot.channel import BackfillCursor, ChatMigration, Deletion, Edit, Inbound, Reaction, UnparsedUpdate
+from bubbot.ports.channel import BackfillCursor, ChatMigration, Deletion, Edit, Inbound, Reaction, UnparsedUpdate
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.service import NewId, TapeService
-from bubbot.turn import AcceptedInbound, TapeChange
-from bubbot.views.bookkeeping import CheckpointView, mark_anchor
+from bubbot.views.checkpoint import CheckpointView, mark_anchor
 from bubbot.views.inbox import (
     BEGAN,
     INBOUND_DONE,

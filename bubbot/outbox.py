@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bubbot.channel import MessagePart, Receipt
+from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
-from bubbot.views.bookkeeping import CheckpointView, mark_anchor
+from bubbot.views.checkpoint import CheckpointView, mark_anchor
 from bubbot.views.outbox import (
     DELIVERY_ABANDONED,
     INTENT,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
-from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import message
 from bubbot.tape.service import TapeService
 from bubbot.views.anchors import AnchorsView

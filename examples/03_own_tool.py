@@ -8,14 +8,14 @@ from tempfile import TemporaryDirectory
 
 from pydantic import Field
 
-from bubbot.channel import Inbound, Sender
 from bubbot.errors import ToolRetry
 from bubbot.home import Home
-from bubbot.settings import ModelSettings, Settings
+from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.tool import ToolArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.tool import ToolArgs, tool
-from bubbot.turn import Turn
-from bubbot.wiring import PortWrappers, new_id, now, open_app
+from bubbot.wiring.app import PortWrappers, new_id, now, open_app
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

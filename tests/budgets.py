@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from bubbot.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, nobody
-from bubbot.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
+from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService

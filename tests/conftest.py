@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, CountingSalt, SteppingClock

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import (
+from bubbot.ports.channel import (
     BackfillCursor,
     ChannelEvent,
     ChannelOptions,
@@ -21,11 +21,11 @@ from bubbot.channel import (
     UnparsedUpdate,
     no_commands,
 )
-from channels.discord import DiscordChannel
-from channels.discord_api import DiscordApiTiming
-from channels.discord_patience import DiscordReceiveTiming
-from channels.discord_settings import read_settings
-from channels.refusals import RefusalTiming
+from channels.discord.api import DiscordApiTiming
+from channels.discord.channel import DiscordChannel
+from channels.discord.retry import DiscordReceiveTiming
+from channels.discord.settings import read_settings
+from channels.platform.refusals import RefusalTiming
 from tests.discordapi.server import Server
 
 FAST = DiscordReceiveTiming(

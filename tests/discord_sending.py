@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from channels.discord_api import DiscordApi, DiscordApiTiming
-from channels.discord_duplicate import DuplicateMonitor
-from channels.discord_interactions import OpenInteractions
-from channels.discord_send import DiscordSender
-from channels.discord_settings import read_settings
+from channels.discord.api import DiscordApi, DiscordApiTiming
+from channels.discord.duplicates import DuplicateMonitor
+from channels.discord.interactions import OpenInteractions
+from channels.discord.sender import DiscordSender
+from channels.discord.settings import read_settings
 from tests.discordapi.server import Server
 
 FAST = DiscordApiTiming(

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.access import ACCESS_TAPE, AccessService
-from bubbot.channel import Deletion, Edit, MessagePart, Reaction, Receipt, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
-from bubbot.gateway.line import ChannelPolicy
+from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.outbound import RetryPolicy
-from bubbot.runtime.waiting import QueuePolicy
+from bubbot.ports.channel import Deletion, Edit, MessagePart, Reaction, Receipt, Sender
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, SteppingClock

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bubbot.doctor.finding import Finding
+from bubbot.ops.doctor.finding import Finding
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 _LOOK_SECONDS = 0.2

@@ -10,20 +10,20 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, cast
 from unittest.mock import patch
 
-from bubbot.model import Model
-from bubbot.schedule.book import ScheduleStore
+from bubbot.ports.model import Model
 from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.schedule.keeper import JobTimer
-from bubbot.settings import BotSettings, Settings
-from bubbot.settings_model import ScheduleSettings
+from bubbot.schedule.store import ScheduleStore
+from bubbot.schedule.timer import JobTimer
+from bubbot.settings.loader import BotSettings, Settings
+from bubbot.settings.sections import ScheduleSettings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tools.schedule import schedule_tools
-from bubbot.wiring_lines import Deps
-from bubbot.wiring_schedule import Scheduler, timekeeping
+from bubbot.wiring.channel_factory import Deps
+from bubbot.wiring.schedule import Scheduler, timekeeping
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Channel, ChannelEvent, ChannelOptions, Inbound, no_commands
-from channels.refusals import RefusalTiming
-from channels.telegram import TelegramChannel, TelegramWebhookChannel
-from channels.telegram_api import TelegramApiTiming
-from channels.telegram_settings import read_settings
+from bubbot.ports.channel import Channel, ChannelEvent, ChannelOptions, Inbound, no_commands
+from channels.platform.refusals import RefusalTiming
+from channels.telegram.api import TelegramApiTiming
+from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
+from channels.telegram.settings import read_settings
 from tests.telegram_server import TOKEN, No, ScriptedServer
 
 SHORT = RefusalTiming(first_wait=0.02, longest_wait=0.05, confirmed_wait=0.1, confirmed_after=0.3)

@@ -9,19 +9,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bubbot.channel import Attachment, Inbound, MessagePart, Outbound, Receipt, Receive, Role, Sender, no_blob
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_line
 from bubbot.gateway.files import outgoing
 from bubbot.gateway.inbound import InboundGate
-from bubbot.gateway.line import ChannelPolicy, ChannelRuntime, make_line
 from bubbot.gateway.outbound import Deliverer, RetryPolicy, always_room
 from bubbot.gateway.previews import PreviewSink
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.outbox import Outbox, outbox_tape
+from bubbot.ports.channel import Attachment, Inbound, MessagePart, Outbound, Receipt, Receive, Role, Sender, no_blob
+from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
+from bubbot.ports.tool import Tool, Toolbox
+from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.commands import CommandRunner
@@ -31,25 +33,23 @@ from bubbot.runtime.link import SessionDeps
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import Meter
 from bubbot.runtime.models import SessionModels
-from bubbot.runtime.places import TurnLimiter
 from bubbot.runtime.preview import Show, show_nothing
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import RecoveryResult, recover
 from bubbot.runtime.report import HealthReport, no_report
 from bubbot.runtime.runner import ModelRunner, RunnerSettings
-from bubbot.runtime.waiting import QueuePolicy
+from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import Tool, Toolbox
 from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
 from bubbot.tools.model import model_tool, status_tools
 from bubbot.tools.result import result_tools
 from bubbot.tools.session import context_tool, help_tool, reset_tool, session_tools
 from bubbot.tools.tape import tape_tools
-from bubbot.turn import Turn, TurnResult
 from tests.doubles import CountingIds, SteppingClock
 
 WAIT = 10.0

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
+from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import message
 from bubbot.tape.store import Batch
 

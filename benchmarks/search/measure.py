@@ -17,8 +17,8 @@ from rapidfuzz import fuzz, process
 from benchmarks.search.asked import CLASSES, Asked, Words, asked, held_out, nowhere
 from benchmarks.search.burst import slowdown
 from benchmarks.search.corpus import passages
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import Indexer
+from bubbot.stores.sqlite.indexer import Indexer
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import message
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService

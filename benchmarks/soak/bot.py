@@ -22,10 +22,10 @@ from benchmarks.soak.talk import Message, asked, tell
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
 from bubbot.log import setup
-from bubbot.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta
-from bubbot.settings import load
-from bubbot.wiring import PortWrappers
-from bubbot.wiring_daemon import open_daemon
+from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta
+from bubbot.settings.loader import load
+from bubbot.wiring.app import PortWrappers
+from bubbot.wiring.daemon import open_daemon
 
 SHOWN = 12
 """Lines of code that hold the most memory, where it is counted."""

@@ -10,18 +10,18 @@ from importlib import import_module
 from types import MappingProxyType
 
 from bubbot.access import ACCESS_TAPE, TERMINAL, AccessService, ListedPeople
-from bubbot.channel import Role
 from bubbot.cli.output import show
+from bubbot.cli.session_names import service
 from bubbot.cli.setup import CommandSetup, setup
-from bubbot.cli.tape_names import service
-from bubbot.cli.writing import perform
+from bubbot.cli.write_command import perform
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
-from bubbot.settings import Settings
-from bubbot.settings_channels import channel_settings
+from bubbot.ports.channel import Role
+from bubbot.settings.channels import channel_settings
+from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.views.access import GRANTED
-from bubbot.wiring import now, open_tapes
+from bubbot.wiring.app import now, open_tapes
 
 ROLES = ("member", "admin", "owner")
 ACCESS_WRITE_ACTIONS = frozenset({"approve", "grant", "revoke"})

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 from bubbot.access import ACCESS_TAPE, AccessService
 from bubbot.cli.access import act, listed
-from bubbot.cli.tape_names import service
-from bubbot.cli.writing import CommandContext, CommandResult
-from bubbot.wiring import now
+from bubbot.cli.session_names import service
+from bubbot.cli.write_command import CommandContext, CommandResult
+from bubbot.wiring.app import now
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bubbot.channel import Inbound, Sender
 from bubbot.cli.chat_remote import adapter
 from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
@@ -20,8 +19,9 @@ from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject, encode
 from bubbot.control.peer import ControlPeer
 from bubbot.errors import ConfigError, ControlError, DeliveryFailed, OutputFailed
+from bubbot.ports.channel import Inbound, Sender
 from bubbot.tape.entry import timestamp
-from bubbot.wiring import Bot, new_id, now, open_app
+from bubbot.wiring.app import Bot, new_id, now, open_app
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

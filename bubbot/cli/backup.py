@@ -9,8 +9,9 @@ from bubbot.cli.output import show, show_json
 from bubbot.cli.setup import CommandSetup, setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings_sources import written_secrets
-from bubbot.stores.backups import (
+from bubbot.settings.sources import written_secrets
+from bubbot.stores.files import sweep
+from bubbot.stores.sqlite.backups import (
     BACKUP_NAME_PREFIX,
     CONFIG,
     DATABASE_FILE,
@@ -21,8 +22,7 @@ from bubbot.stores.backups import (
     thin_out,
     write_backup,
 )
-from bubbot.stores.files import sweep
-from bubbot.wiring import now
+from bubbot.wiring.app import now
 
 EXIT_OK = 0
 

@@ -15,7 +15,7 @@ from bubbot.cli.setup import CommandSetup, session_id, setup
 from bubbot.control.client import beside
 from bubbot.errors import ModelError
 from bubbot.texts import Texts
-from bubbot.wiring import Bot, open_app
+from bubbot.wiring.app import Bot, open_app
 
 SIGNAL_CODE = 128
 """What a shell adds to the number of the signal that ended a command."""

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any
 
 from bubbot import plugins
-from bubbot.channel import Channel, ChannelOptions, CommandInfo, StopRequest, no_commands
 from bubbot.cli.output import AnswerPrinter, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
 from bubbot.cli.setup import CommandSetup
 from bubbot.control.chat import ChatEnd, SentFiles
 from bubbot.control.client import connected, until_gone
-from bubbot.environment import terminal_style
+from bubbot.ports.channel import Channel, ChannelOptions, CommandInfo, StopRequest, no_commands
+from bubbot.settings.environment import terminal_style
 from bubbot.tape.entry import timestamp
 from bubbot.texts import Texts
-from bubbot.wiring import new_id, now
+from bubbot.wiring.app import new_id, now
 
 
 async def chat_with_the_bot(

@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 from bubbot import __version__, log
 from bubbot.cli.output import escape_json, is_unicode, show
-from bubbot.doctor.checkup import CheckupReport, examine
-from bubbot.environment import default_home, environment_secrets
 from bubbot.home import Home
-from bubbot.wiring import new_id, now
+from bubbot.ops.doctor.checkup import CheckupReport, examine
+from bubbot.settings.environment import default_home, environment_secrets
+from bubbot.wiring.app import new_id, now
 
 HEALTHY, ILL = 0, 1
 

@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import log
-from bubbot.channel import Channel
 from bubbot.cli.init_service import SERVICE_KINDS, RequestedService, home_of
-from bubbot.environment import environment_secrets, variables, zone_variable
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init.accounts import TITLES, AccountPrompter
-from bubbot.init.answers import system_zone
-from bubbot.init.changes import PendingEdits, new_secrets, text_after
-from bubbot.init.console import Console, InputEnded
-from bubbot.init.farewell import farewell, overridden
-from bubbot.init.meet import close, make_channel, meet
-from bubbot.init.present import ExistingConfig, read_present
-from bubbot.init.questions import InitOptions, ask_bot, ask_missing_secrets, ask_model
-from bubbot.init.write import write
-from bubbot.settings import Settings, load_with_missing_secrets
-from bubbot.settings_sources import read_secret
+from bubbot.ops.onboarding.accounts import TITLES, AccountPrompter
+from bubbot.ops.onboarding.answers import system_zone
+from bubbot.ops.onboarding.changes import PendingEdits, new_secrets, text_after
+from bubbot.ops.onboarding.console import Console, InputEnded
+from bubbot.ops.onboarding.existing import ExistingConfig, read_present
+from bubbot.ops.onboarding.farewell import farewell, overridden
+from bubbot.ops.onboarding.questions import InitOptions, ask_bot, ask_missing_secrets, ask_model
+from bubbot.ops.onboarding.verify import close, make_channel, meet
+from bubbot.ops.onboarding.write import write
+from bubbot.ports.channel import Channel
+from bubbot.settings.environment import environment_secrets, variables, zone_variable
+from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.settings.sources import read_secret
 from bubbot.tape.entry import timestamp
-from bubbot.wiring import new_id, now
+from bubbot.wiring.app import new_id, now
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")

@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bubbot.environment import default_home, left_behind, named_home
 from bubbot.errors import ConfigError
-from bubbot.init.console import Console
-from bubbot.service.install import InstallPlan, apply, check_manager, plan
-from bubbot.service.render import SYSTEM_HOME
-from bubbot.service.systemctl import run as ask
-from bubbot.service.systemctl import silent
+from bubbot.ops.onboarding.console import Console
+from bubbot.ops.service.install import InstallPlan, apply, check_manager, plan
+from bubbot.ops.service.render import SYSTEM_HOME
+from bubbot.ops.service.systemctl import run as ask
+from bubbot.ops.service.systemctl import silent
+from bubbot.settings.environment import default_home, left_behind, named_home
 
 NO_SERVICE, USER_SERVICE, SYSTEM_SERVICE = SERVICE_KINDS = ("none", "user", "system")
 

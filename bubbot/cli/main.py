@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import __version__, log
+from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - one of the exit codes below
 from bubbot.errors import (
     BubbotError,
     ChannelRefused,
@@ -26,7 +27,6 @@ from bubbot.errors import (
     StoreError,
     TapeCorrupt,
 )
-from bubbot.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - one of the exit codes below
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
@@ -56,12 +56,12 @@ class Command:
 COMMANDS: Mapping[str, Command] = {
     "init": Command("set a bot up: name, model, accounts", "bubbot.cli.init"),
     "chat": Command("talk with the bot in this terminal", "bubbot.cli.chat"),
-    "run": Command("run the bot with every configured channel", "bubbot.cli.run"),
+    "run": Command("run the bot with every configured channel", "bubbot.cli.run.command"),
     "status": Command("say how the running bot is", "bubbot.cli.status"),
     "reload": Command("let the running bot take over changed settings", "bubbot.cli.reload"),
     "ask": Command("one question, one answer", "bubbot.cli.ask"),
-    "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape"),
-    "memory": Command("show and change what a session remembers", "bubbot.cli.memory"),
+    "tape": Command("list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
+    "memory": Command("show and change what a session remembers", "bubbot.cli.memory.command"),
     "schedule": Command("plan prompts, commands and texts, and see what became of them", "bubbot.cli.schedule"),
     "access": Command("say who may speak with the bot", "bubbot.cli.access"),
     "usage": Command("show which models were asked and what that cost", "bubbot.cli.usage"),
@@ -222,7 +222,7 @@ def _log_traceback(error: Exception) -> None:
     # Loaded here, because only a command that failed early has neither logging nor settings yet.
     if not log.is_set_up():
         with suppress(ImportError):
-            level, secrets = import_module("bubbot.environment").logging_environment()
+            level, secrets = import_module("bubbot.settings.environment").logging_environment()
             log.setup(level, secrets=secrets)
     logging.getLogger("bubbot.cli").debug("The traceback.", exc_info=error, extra={"action": "cli.failed"})
 

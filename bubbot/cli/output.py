@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from shlex import quote
 from typing import Any
 
-from bubbot.channel import replace_controls
 from bubbot.errors import OutputFailed
+from bubbot.ports.channel import replace_controls
 
 
 def show(text: str, *, end: str = "\n", flush: bool = False) -> None:

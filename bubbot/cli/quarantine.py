@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from bubbot.cli.session_names import service
 from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape_names import service
 from bubbot.errors import StoreError
 from bubbot.quarantine import HOME_TAPE, Quarantine
 from bubbot.texts import Texts
 from bubbot.views.quarantine import RestoreFact
-from bubbot.wiring import open_tapes
+from bubbot.wiring.app import open_tapes
 
 
 async def quarantine_line(made: CommandSetup) -> str:

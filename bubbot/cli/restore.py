@@ -12,22 +12,22 @@ from bubbot.cli.access import list_people
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
 from bubbot.cli.setup import CommandSetup, setup
-from bubbot.cli.writing import perform
+from bubbot.cli.write_command import perform
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.quarantine import HOME_TAPE, Quarantine
-from bubbot.settings import Settings
-from bubbot.settings_channels import TOKENED, channel_settings
-from bubbot.settings_sources import quoted, shown
-from bubbot.stores.backups import DATABASE_FILE, BackupManifest
-from bubbot.stores.restoring import put_in_place, refuse_used, unpacked, verified
-from bubbot.stores.sqlite import open_store
-from bubbot.stores.sqlite_check import restore_protection
-from bubbot.stores.sqlite_migration import leave_it
+from bubbot.settings.channels import TOKENED, channel_settings
+from bubbot.settings.loader import Settings
+from bubbot.settings.sources import quoted, shown
+from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest
+from bubbot.stores.sqlite.check import restore_protection
+from bubbot.stores.sqlite.migration import leave_it
+from bubbot.stores.sqlite.restore import put_in_place, refuse_used, unpacked, verified
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
 from bubbot.tape.service import TapeService
-from bubbot.wiring import new_id, now
+from bubbot.wiring.app import new_id, now
 
 EXIT_OK = 0
 

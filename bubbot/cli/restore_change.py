@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bubbot.cli.tape_names import service
-from bubbot.cli.writing import CommandContext, CommandResult
+from bubbot.cli.session_names import service
+from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError
 from bubbot.inbox import Inbox, began_anew, done, inbox_tape
 from bubbot.outbox import Outbox, ended, live_end, outbox_tape
 from bubbot.quarantine import HOME_TAPE, Quarantine, released
 from bubbot.runtime.recovery import recover
-from bubbot.schedule.book import ScheduleStore
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.schedule.release import passed_over
+from bubbot.schedule.store import ScheduleStore
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.store import Batch
 from bubbot.views.quarantine import RestoreFact
-from bubbot.wiring import new_id, now
-from bubbot.wiring_channels import STDIN
+from bubbot.wiring.app import new_id, now
+from bubbot.wiring.channels import STDIN
 
 OUTCOME = "restored"
 """What became of messages that were open when the backup was made."""

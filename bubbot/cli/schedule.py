@@ -10,20 +10,20 @@ from importlib import import_module
 from typing import Any
 
 from bubbot.cli.output import show
+from bubbot.cli.session_names import service
 from bubbot.cli.setup import CommandSetup, setup
-from bubbot.cli.tape_names import service
-from bubbot.cli.writing import perform
+from bubbot.cli.write_command import perform
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
 from bubbot.log import printable
 from bubbot.outbox import outbox_tape
 from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.schedule.telling import JobFormatter
+from bubbot.schedule.formatter import JobFormatter
 from bubbot.schedule.when import duration, parse_when, upcoming, zone_named
 from bubbot.schedule.words import in_words, moment_words
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.texts import Texts
 from bubbot.views.schedule import DeliveriesView, JobHistoryView
-from bubbot.wiring import now, open_tapes
+from bubbot.wiring.app import now, open_tapes
 
 SCHEDULE_WRITE_ACTIONS = frozenset({"add", "edit", "pause", "resume", "run", "remove", "chat"})
 """The actions that write; the others work beside a running bot."""

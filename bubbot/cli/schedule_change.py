@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from bubbot.channel import Role
-from bubbot.cli.tape_names import service
-from bubbot.cli.writing import CommandContext, CommandResult
+from bubbot.cli.session_names import service
+from bubbot.cli.write_command import CommandContext, CommandResult
 from bubbot.errors import ConfigError, ScheduleRefused
-from bubbot.schedule.book import ScheduleStore
+from bubbot.ports.channel import Role
 from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, ScheduleLimits, place_named
 from bubbot.schedule.firing import named, what_words
-from bubbot.schedule.telling import JobFormatter
-from bubbot.settings import Settings
+from bubbot.schedule.formatter import JobFormatter
+from bubbot.schedule.store import ScheduleStore
+from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.views.schedule import Actor, ChatRef
-from bubbot.wiring import new_id, now
+from bubbot.wiring.app import new_id, now
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ import os
 from pathlib import Path
 
 from bubbot.cli.output import show
-from bubbot.doctor.home import check_lock
-from bubbot.environment import default_home, left_behind, named_home
 from bubbot.errors import HomeLocked
 from bubbot.home import Home
 from bubbot.log import printable
-from bubbot.service.install import INSTEAD, UNIT, InstallPlan, apply, plan, removal, take_away
-from bubbot.service.render import SYSTEM_HOME
-from bubbot.service.systemctl import properties, silent
-from bubbot.service.systemctl import run as ask
+from bubbot.ops.doctor.home import check_lock
+from bubbot.ops.service.install import INSTEAD, UNIT, InstallPlan, apply, plan, removal, take_away
+from bubbot.ops.service.render import SYSTEM_HOME
+from bubbot.ops.service.systemctl import properties, silent
+from bubbot.ops.service.systemctl import run as ask
+from bubbot.settings.environment import default_home, left_behind, named_home
 
 RUNNING, NOT_RUNNING = 0, 1
 STATUS_PROPERTIES = (

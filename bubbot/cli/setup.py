@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot import log
-from bubbot.environment import default_home, environment_secrets
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.settings import Settings, load, load_with_missing_secrets
+from bubbot.settings.environment import default_home, environment_secrets
+from bubbot.settings.loader import Settings, load, load_with_missing_secrets
 
 
 @dataclass(frozen=True, slots=True)

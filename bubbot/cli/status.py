@@ -7,19 +7,19 @@ import asyncio
 from collections.abc import Iterator
 
 from bubbot.cli.output import show, show_json
+from bubbot.cli.session_names import service
 from bubbot.cli.setup import CommandSetup, setup
-from bubbot.cli.tape_names import service
 from bubbot.control.client import DaemonNotRunning, connected
 from bubbot.control.codec import decode
-from bubbot.doctor.home import is_held
 from bubbot.errors import StoreUnavailable
-from bubbot.gateway.health import HealthSnapshot, as_json
-from bubbot.gateway.health_words import HealthFormatter
+from bubbot.gateway.health.formatter import HealthFormatter
+from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.home import Home
 from bubbot.log import printable
+from bubbot.ops.doctor.home import is_held
 from bubbot.texts import Texts
-from bubbot.wiring import now, open_tapes
-from bubbot.wiring_health import left_behind, nobody_runs
+from bubbot.wiring.app import now, open_tapes
+from bubbot.wiring.health import left_behind, nobody_runs
 
 STATUS_TIMEOUT_SECONDS = 5.0
 """Seconds a bot has to answer; one that does not is as good as none."""

@@ -8,17 +8,17 @@ import json
 from typing import Any
 
 from bubbot.cli.output import escape_json, show
+from bubbot.cli.session_names import service
 from bubbot.cli.setup import CommandSetup, setup
-from bubbot.cli.tape_names import service
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
 from bubbot.texts import Texts
 from bubbot.tools.usage import Period, UsageReporter
 from bubbot.views.budget import BUDGET_TAPE
 from bubbot.views.spending import BY, SpendingReport
-from bubbot.wiring import new_id, now, open_tapes
-from bubbot.wiring_budget import ledger_of, plan_of
-from bubbot.wiring_lines import Deps
+from bubbot.wiring.app import new_id, now, open_tapes
+from bubbot.wiring.budget import ledger_of, plan_of
+from bubbot.wiring.channel_factory import Deps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,10 @@ from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bubbot.channel import (
+from bubbot.control.codec import JsonObject, decode, encode
+from bubbot.control.peer import ControlPeer
+from bubbot.errors import BubbotError, ControlError
+from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
     CommandInfo,
@@ -22,9 +25,6 @@ from bubbot.channel import (
     TurnStarted,
     no_blob,
 )
-from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import ControlPeer
-from bubbot.errors import BubbotError, ControlError
 
 PREVIEWS: tuple[type[Preview], ...] = (TurnStarted, TextStreamed, ToolStarted, ToolFinished, StepFinished, TurnFinished)
 RECEIPT_WAIT = 20.0

@@ -35,7 +35,7 @@ CONNECTION_LOST = (
     "before a change is repeated, look whether it was made."
 )
 
-Answer: TypeAlias = Callable[["Peer", str, JsonObject], Awaitable[JsonObject]]
+Answer: TypeAlias = Callable[["ControlPeer", str, JsonObject], Awaitable[JsonObject]]
 """Answers a request by its name; a `BubbotError` becomes the answer."""
 Heard: TypeAlias = Callable[[str, JsonObject], None]
 """Takes note of a notice and returns at once."""

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from bubbot.channel import Preview, StepFinished, TextStreamed, ToolFinished, ToolStarted, TurnFinished, TurnStarted
+from bubbot.ports.channel import (
+    Preview,
+    StepFinished,
+    TextStreamed,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from bubbot.runtime.preview import Show
 
 Monotonic: TypeAlias = Callable[[], float]

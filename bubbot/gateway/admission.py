@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bubbot.access import ListedPeople, higher
-from bubbot.channel import Inbound, Role, Sender
 from bubbot.identity import is_id
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text
 
 CHATS_WATCHED = 1000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bubbot.channel import no_blob
 from bubbot.errors import EntryNotFound
 from bubbot.outbox import Outbox
+from bubbot.ports.channel import no_blob
 from bubbot.tape.store import TapeStore
 
 

@@ -10,7 +10,15 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from bubbot.access import AccessService
-from bubbot.channel import (
+from bubbot.concurrency import whole
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
+from bubbot.gateway.health.formatter import doing_words, size_words
+from bubbot.gateway.limits import Limit, PersonLimiter
+from bubbot.gateway.migrations import ChatMigrations
+from bubbot.inbox import Inbox, done
+from bubbot.outbox import Outbox
+from bubbot.ports.channel import (
     ChannelEvent,
     ChatMigration,
     Deletion,
@@ -23,21 +31,13 @@ from bubbot.channel import (
     StopRequest,
     UnparsedUpdate,
 )
-from bubbot.gateway.activity import ActivityTracker
-from bubbot.gateway.admission import AdmissionPolicy, Decision, Ignore, OfferPairing, RecordOnly, Respond
-from bubbot.gateway.health_words import doing_words, size_words
-from bubbot.gateway.limits import Limit, PersonLimiter
-from bubbot.gateway.moves import ChatMigrations
-from bubbot.inbox import Inbox, done
-from bubbot.outbox import Outbox
+from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.link import SessionChannel
 from bubbot.runtime.report import HealthReport, no_report
 from bubbot.runtime.router import is_command, is_overtaking
-from bubbot.supervise import whole
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
-from bubbot.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.views.outbox import OutboxMessage
 
 log = logging.getLogger(__name__)

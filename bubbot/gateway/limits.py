@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from bubbot.channel import Attachment, Edit, Inbound, Reaction
+from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
 

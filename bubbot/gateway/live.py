@@ -17,7 +17,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from bubbot.channel import (
+from bubbot.errors import DeliveryFailed, StoreError
+from bubbot.gateway.outbound import Spawn, always_room, answered, live_key, parts_of, receipt_of, settle_live
+from bubbot.outbox import Outbox
+from bubbot.ports.channel import (
     AcknowledgesInteractions,
     Channel,
     FindsMessages,
@@ -33,9 +36,6 @@ from bubbot.channel import (
     TurnFinished,
     TurnStarted,
 )
-from bubbot.errors import DeliveryFailed, StoreError
-from bubbot.gateway.outbound import Spawn, always_room, answered, live_key, parts_of, receipt_of, settle_live
-from bubbot.outbox import Outbox
 from bubbot.views.outbox import LiveMessage
 
 log = logging.getLogger(__name__)

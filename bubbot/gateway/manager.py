@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused
-from bubbot.gateway.health import State
-from bubbot.gateway.line import ChannelRuntime
+from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.health.snapshot import State
 from bubbot.gateway.outbound import Spawn
 from bubbot.runtime.app import AppRuntime
-from bubbot.supervise import Backoff, supervise
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from prometheus_client.registry import Collector
 
 from bubbot.budget import Budget
 from bubbot.gateway.activity import ActivityTracker
-from bubbot.gateway.health import HealthSnapshot
-from bubbot.gateway.line import ChannelRuntime
+from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.outbound import Became
-from bubbot.model import NANO
+from bubbot.ports.model import NANO
 from bubbot.tape.query import moment
 from bubbot.views.budget import BOT_SCOPE, Reservation
 

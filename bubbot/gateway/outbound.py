@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from bubbot.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
 from bubbot.errors import DeliveryFailed
 from bubbot.log import bind
 from bubbot.outbox import Outbox
+from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import moment
 from bubbot.views.outbox import LiveMessage, OutboxMessage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bubbot.channel import Outbound, Role
-from bubbot.gateway.line import ChannelRuntime
+from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.ports.channel import Outbound, Role
 from bubbot.tape.entry import TapeEntry
 
 

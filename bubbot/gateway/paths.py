@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bubbot.channel import SupportsWebhook
 from bubbot.errors import ConfigError
+from bubbot.ports.channel import SupportsWebhook
 
 
 def check_paths(channels: Mapping[str, SupportsWebhook]) -> None:

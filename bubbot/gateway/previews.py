@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from bubbot.channel import Preview, ShowsPreviews, TurnStarted
+from bubbot.ports.channel import Preview, ShowsPreviews, TurnStarted
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from bubbot.channel import (
+from bubbot.control.chat import RECEIPT_WAIT
+from bubbot.control.codec import JsonObject, decode, encode
+from bubbot.control.peer import ControlPeer
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
+from bubbot.gateway.control import Handler
+from bubbot.gateway.outbound import whole_parts
+from bubbot.ports.channel import (
     ChannelEvent,
     ChatMigration,
     CommandInfo,
@@ -29,14 +35,8 @@ from bubbot.channel import (
     UnparsedUpdate,
     no_blob,
 )
-from bubbot.control.chat import RECEIPT_WAIT
-from bubbot.control.codec import JsonObject, decode, encode
-from bubbot.control.peer import ControlPeer
-from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway.control import Handler
-from bubbot.gateway.outbound import whole_parts
+from bubbot.ports.turn import TurnResult
 from bubbot.tape.service import TapeService
-from bubbot.turn import TurnResult
 from bubbot.views.turns import LastTurnView
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from typing import cast
 
 from bubbot.errors import BubbotError, ModelError
-from bubbot.model import (
+from bubbot.ports.model import (
     CountsTokens,
     Model,
     ModelEvent,

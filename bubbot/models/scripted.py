@@ -30,7 +30,7 @@ from bubbot.errors import (
     ModelRefused,
     ModelUnavailable,
 )
-from bubbot.model import (
+from bubbot.ports.model import (
     ModelEvent,
     ModelOptions,
     ModelReply,

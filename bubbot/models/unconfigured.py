@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from bubbot.errors import ModelKeyMissing, ModelUnconfigured
-from bubbot.model import ModelEvent, ModelRequest, ModelTraits
+from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
 from bubbot.texts import Texts
 
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bubbot.channel import Inbound
 from bubbot.errors import ConfigError
 from bubbot.log import bind
+from bubbot.ports.channel import Inbound
+from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.changes import message_id
 from bubbot.runtime.link import SessionChannel, SessionDeps
 from bubbot.runtime.session import SessionRuntime
 from bubbot.tape.service import TapeService
-from bubbot.turn import AcceptedInbound, TapeChange, TurnResult
 
 KEPT_IDLE = 256
 """Sessions that are remembered at most while nothing happens in them; what is forgotten is read again."""

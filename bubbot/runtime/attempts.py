@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bubbot.errors import ModelError
-from bubbot.model import FailedAttempt, ModelReply, Usage
+from bubbot.ports.model import FailedAttempt, ModelReply, Usage
 from bubbot.runtime.calls import clean
 from bubbot.tape.entry import JsonObject
 

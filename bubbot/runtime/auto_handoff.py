@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bubbot.errors import ModelOverflow
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import clean
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.handle import spans_of
-from bubbot.turn import Turn
 
 
 async def overflow_handoff(turn: Turn, error: ModelOverflow) -> None:

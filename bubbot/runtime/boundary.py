@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from bubbot.errors import BubbotError, ModelCallDenied, ModelUnconfigured
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import clean
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.metering import not_asked
 from bubbot.tape import entry as make
-from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
 

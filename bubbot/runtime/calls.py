@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bubbot.channel import ToolFinished, ToolStarted
 from bubbot.errors import BubbotError, ModelRepeatsCall, ToolError, ToolFailed, ToolRetry
-from bubbot.model import ToolCall
+from bubbot.ports.channel import ToolFinished, ToolStarted
+from bubbot.ports.model import ToolCall
+from bubbot.ports.tool import RerunModel, Tool, Toolbox
+from bubbot.ports.turn import Turn
 from bubbot.runtime.preview import Show, shortened, show_nothing
 from bubbot.tape import entry as make
 from bubbot.tape.handle import TapeHandle
-from bubbot.tool import RerunModel, Tool, Toolbox
-from bubbot.turn import Turn
 
 log = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bubbot.channel import Deletion, Edit, Inbound, Reaction
+from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.runtime.calls import clean
 from bubbot.runtime.opening import message_entry, sender_data
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
 from bubbot.tape.query import TapeQuery
-from bubbot.turn import AcceptedInbound, TapeChange
 
 REACTED = "reaction"
 REACH = 2_000

@@ -7,15 +7,15 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from bubbot.channel import Role
 from bubbot.errors import EntryNotFound
 from bubbot.memory import MemoryZone
-from bubbot.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.channel import Role
+from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.turn import Turn
 from bubbot.runtime.prompt import PromptSettings, render
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import evaluate
 from bubbot.texts import SILENT_MARK
-from bubbot.turn import Turn
 from bubbot.views.attachments import IMAGE_BYTES, IMAGES_SHOWN, image_text, images_in, joined
 from bubbot.views.compact import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.views.context import ContextView, ModelContext

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.errors import ModelOverflow
-from bubbot.model import CountsTokens, Model, ModelRequest, TokenCount
+from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
+from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, fixed_tokens, room
-from bubbot.turn import Turn
 from bubbot.views.compact import message_tokens
 from bubbot.views.context import COMPACTING
 

@@ -14,15 +14,15 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from bubbot.budget import Budget
-from bubbot.channel import Attachment, Inbound
 from bubbot.errors import FetchFailed, ModelError
-from bubbot.model import ModelReply, TranscribesAudio
+from bubbot.ports.channel import Attachment, Inbound
+from bubbot.ports.model import ModelReply, TranscribesAudio
+from bubbot.ports.turn import AcceptedInbound
 from bubbot.runtime.calls import clean
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
-from bubbot.turn import AcceptedInbound
 from bubbot.views.attachments import FILE, IMAGE, bytes_text
 from bubbot.views.budget import BudgetSubject, person
 from bubbot.views.compact import estimate_tokens

@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from bubbot.channel import Inbound, MessagePart, Outbound, Role
+from bubbot.ports.channel import Inbound, MessagePart, Outbound, Role
 from bubbot.runtime.intake import AttachmentIntake, Fetch, no_fetch
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.metering import RateGate, nothing_said
-from bubbot.runtime.places import TurnLimiter
 from bubbot.runtime.preview import Show, show_nothing
-from bubbot.runtime.waiting import QueuePolicy
+from bubbot.runtime.queue import QueuePolicy
+from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.schedule.firing import Firings
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import NewId

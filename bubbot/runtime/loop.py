@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bubbot.errors import TurnTimeout
+from bubbot.ports.turn import SCHEDULED, Status, Turn
 from bubbot.runtime.commands import CommandOutcome, CommandRunner
 from bubbot.runtime.router import is_command
 from bubbot.runtime.runner import ModelRunner
 from bubbot.tape import entry as make
-from bubbot.turn import SCHEDULED, Status, Turn
 
 
 @dataclass(frozen=True, slots=True)

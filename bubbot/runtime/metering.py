@@ -9,16 +9,16 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 from bubbot.budget import Budget, MeteredCall
-from bubbot.channel import Outbound
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
-from bubbot.model import NANO, Model, ModelReply, TextDelta
+from bubbot.ports.channel import Outbound
+from bubbot.ports.model import NANO, Model, ModelReply, TextDelta
+from bubbot.ports.turn import SCHEDULED, AcceptedInbound, Turn
 from bubbot.rates import RateLimiter
 from bubbot.runtime.calls import clean
 from bubbot.runtime.compose import ComposedRequest, fixed_tokens
 from bubbot.runtime.router import is_command, route_assistant
 from bubbot.tape import entry as make
 from bubbot.texts import Texts
-from bubbot.turn import SCHEDULED, AcceptedInbound, Turn
 from bubbot.views.budget import BudgetSubject, CallError, person, whose_budget
 from bubbot.views.compact import estimate_tokens, message_tokens
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bubbot.errors import ConfigError, ModelUnavailable
-from bubbot.model import Model
+from bubbot.ports.model import Model
+from bubbot.ports.turn import Turn
 from bubbot.tape.view import View
-from bubbot.turn import Turn
 from bubbot.views.model import ModelChoiceView
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bubbot.channel import Edit, Inbound, Sender
+from bubbot.ports.channel import Edit, Inbound, Sender
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import AttachmentResult, attachments_of, unfetched
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import CORRECTION
 from bubbot.texts import Texts
-from bubbot.turn import AcceptedInbound, TapeChange
 
 QUOTE_LIMIT = 2_000
 """Characters of a quoted message that are kept with the one that quotes it."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from bubbot.channel import Preview
+from bubbot.ports.channel import Preview
 from bubbot.runtime.router import THOUGHT_OPENS
 from bubbot.texts import SILENT_MARK
 

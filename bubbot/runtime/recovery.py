@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from bubbot.errors import TapeConflict
 from bubbot.inbox import Inbox, interrupted
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
-from bubbot.turn import AcceptedInbound, TapeChange
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from bubbot.channel import Role
+from bubbot.ports.channel import Role
 
 
 class HealthReport(Protocol):

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bubbot.channel import StepFinished, TextStreamed
 from bubbot.errors import ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
-from bubbot.model import FailedAttempt, ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.ports.channel import StepFinished, TextStreamed
+from bubbot.ports.model import FailedAttempt, ModelReply, TextDelta, ToolCall, tools_text
+from bubbot.ports.turn import Turn
 from bubbot.runtime.attempts import AttemptRecorder, usage_data
 from bubbot.runtime.auto_handoff import overflow_handoff
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner, clean
@@ -23,7 +24,6 @@ from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
-from bubbot.turn import Turn
 from bubbot.views.context import CUT
 
 STEP = "loop.step"

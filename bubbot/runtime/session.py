@@ -7,11 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from bubbot.channel import Inbound, Role, TurnFinished, TurnStarted
 from bubbot.errors import BubbotError, ModelCallDenied, StoreError, TapeCorrupt
 from bubbot.inbox import done
 from bubbot.log import bind
 from bubbot.memory import MemoryZone
+from bubbot.ports.channel import Inbound, Role, TurnFinished, TurnStarted
+from bubbot.ports.turn import SCHEDULED, AcceptedInbound, TapeChange, Turn, TurnResult
 from bubbot.runtime.boundary import failure
 from bubbot.runtime.calls import clean
 from bubbot.runtime.changes import change_entries
@@ -20,9 +21,9 @@ from bubbot.runtime.link import SessionChannel, SessionDeps
 from bubbot.runtime.loop import LoopResult
 from bubbot.runtime.metering import not_asked
 from bubbot.runtime.opening import edits_since, message_entries, notices_of, too_old_text, turn_joined, turn_start
+from bubbot.runtime.queue import MessageQueue, QueuedMessage
+from bubbot.runtime.replies import Reply, poisoned, stage_said
 from bubbot.runtime.router import is_command, is_overtaking
-from bubbot.runtime.saying import Reply, poisoned, stage_said
-from bubbot.runtime.waiting import MessageQueue, QueuedMessage
 from bubbot.schedule.changes import SCHEDULE_TAPE
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -30,7 +31,6 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import TapeService
-from bubbot.turn import SCHEDULED, AcceptedInbound, TapeChange, Turn, TurnResult
 from bubbot.views.outbox import intent_from
 
 log = logging.getLogger(__name__)

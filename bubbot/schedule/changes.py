@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from bubbot.channel import Role
+from bubbot.ports.channel import Role
 from bubbot.schedule.cron import CronExpression
 from bubbot.schedule.plan import QuietHours, clock_fact, next_times, waits_for_clock
 from bubbot.schedule.refusal import refused

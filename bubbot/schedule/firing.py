@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from bubbot.channel import Inbound, Role, Sender
 from bubbot.errors import ScheduleRefused
-from bubbot.schedule.book import ScheduleStore
+from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.ports.turn import SCHEDULED, Status, Turn
 from bubbot.schedule.changes import SCHEDULE_TAPE, TERMINAL
 from bubbot.schedule.cron import instant_text
 from bubbot.schedule.plan import LATE_AFTER, jitter
+from bubbot.schedule.store import ScheduleStore
 from bubbot.schedule.when import zone_named
 from bubbot.schedule.words import late_words, moment_words
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import moment
 from bubbot.texts import Texts
-from bubbot.turn import SCHEDULED, Status, Turn
 from bubbot.views.schedule import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
 
 WHAT_SHOWN = 120

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from bubbot.channel import OutboundFile
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
+from bubbot.ports.channel import OutboundFile
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import clean
 from bubbot.runtime.intake import file_name, image_type
-from bubbot.tool import Tool, ToolArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.attachments import bytes_text
 
 MAX_FILES = 10

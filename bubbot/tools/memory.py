@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.memory import MemoryZone, spelled
+from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, Tool, ToolArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.memory import MemorySnapshot, MemoryVersionsView, iso_day, recall
 
 ADVISED_BYTES = 4096

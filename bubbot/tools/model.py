@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bubbot.channel import Role
 from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
-from bubbot.model import Model
+from bubbot.ports.channel import Role
+from bubbot.ports.model import Model
+from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.report import HealthReport, no_report
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
-from bubbot.tool import NoArgs, Tool, ToolArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.model import SWITCHED
 
 MAX_MODEL_NAME = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import RESULT_PAGE_CHARS
-from bubbot.tool import Tool, ToolArgs, tool
-from bubbot.turn import Turn
 
 
 class ReadArgs(ToolArgs):

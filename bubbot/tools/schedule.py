@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from bubbot.channel import Role
 from bubbot.errors import ScheduleRefused, ToolRetry
 from bubbot.outbox import outbox_tape
-from bubbot.schedule.book import ScheduleStore
+from bubbot.ports.channel import Role
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
 from bubbot.schedule.firing import named, what_words
+from bubbot.schedule.formatter import JobFormatter
 from bubbot.schedule.refusal import told
-from bubbot.schedule.telling import JobFormatter
+from bubbot.schedule.store import ScheduleStore
 from bubbot.schedule.when import duration
-from bubbot.tool import Tool, ToolArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.schedule import Actor, ChatRef, DeliveriesView, JobHistoryView, JobState
 
 WHEN = (

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from bubbot.channel import CommandInfo, Role
 from bubbot.errors import ToolRetry
 from bubbot.memory import MemoryZone
-from bubbot.model import ModelRequest
+from bubbot.ports.channel import CommandInfo, Role
+from bubbot.ports.model import ModelRequest
+from bubbot.ports.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.commands import unknown, usage
 from bubbot.runtime.compose import RequestComposer, pictured, rebuilt
 from bubbot.runtime.opening import sender_data
@@ -22,8 +24,6 @@ from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, Window, inside
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, RerunModel, Tool, ToolArgs, Toolbox, tool
-from bubbot.turn import Turn
 from bubbot.views.context import CONTEXT_VERSION
 from bubbot.views.inbox import SessionTraceView
 from bubbot.views.selectors import correction_of

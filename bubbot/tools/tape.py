@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from bubbot.errors import EntryInvalid, ToolRetry
+from bubbot.ports.tool import NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import check_state
 from bubbot.tape.query import date_bounds, moment
-from bubbot.tool import NoArgs, Tool, ToolArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.anchors import AnchorSummary, AnchorsView
 from bubbot.views.quoting import escape_tags
 from bubbot.views.search import SEARCH_TOOL, SearchHit, SearchResult, SearchView

@@ -10,11 +10,11 @@ from typing import Literal
 from pydantic import Field
 
 from bubbot.budget import COST, TOKENS, BudgetLimits
-from bubbot.model import NANO
+from bubbot.ports.model import NANO
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.texts import Texts
-from bubbot.tool import Tool, ToolArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.budget import ZERO_SPENT, BudgetCheckpointView, BudgetStateView, TotalKey, whose_budget
 from bubbot.views.spending import BY, PeriodStartView, SpendingReport, SpendingView, UsageSum
 

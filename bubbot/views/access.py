@@ -9,7 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from bubbot.channel import Role
+from bubbot.ports.channel import Role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import TapeQuery, moment
 from bubbot.tape.view import Found

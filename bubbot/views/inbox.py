@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from bubbot.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
+from bubbot.ports.channel import Attachment, BackfillCursor, Deletion, Edit, Inbound, Quote, Reaction, Sender
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import JsonObject, Kind
 from bubbot.tape.query import IdRanges, TapeQuery, moment
 from bubbot.tape.view import Found
-from bubbot.turn import AcceptedInbound, TapeChange
-from bubbot.views.bookkeeping import Checkpoint
+from bubbot.views.checkpoint import Checkpoint
 
 BEGAN = "inbox/began"
 RECEIVED = "inbox/received"

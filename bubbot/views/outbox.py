@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
-from bubbot.channel import MessagePart, OutboundFile
+from bubbot.ports.channel import MessagePart, OutboundFile
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import Found
-from bubbot.views.bookkeeping import Checkpoint
+from bubbot.views.checkpoint import Checkpoint
 
 INTENT = "outbox/intent"
 RECEIPT = "outbox/receipt"

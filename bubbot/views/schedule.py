@@ -9,7 +9,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from bubbot.channel import HasChat
+from bubbot.ports.channel import HasChat
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery, moment
 from bubbot.tape.view import Found

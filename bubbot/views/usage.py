@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bubbot.model import Usage
+from bubbot.ports.model import Usage
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery
 from bubbot.tape.view import Found

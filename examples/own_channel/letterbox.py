@@ -21,8 +21,17 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from bubbot.channel import ChannelOptions, Inbound, MessagePart, Outbound, Receipt, Receive, Sender, UnparsedUpdate
 from bubbot.errors import ChannelError, ConfigError, DeliveryFailed
+from bubbot.ports.channel import (
+    ChannelOptions,
+    Inbound,
+    MessagePart,
+    Outbound,
+    Receipt,
+    Receive,
+    Sender,
+    UnparsedUpdate,
+)
 
 KEYS = ("path", "interval")
 LIMIT = 64 * 1024

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import pytest
 
-from bubbot.channel import Channel, ChannelEvent, Inbound, MessagePart, Outbound, OutboundFile, Receipt
 from bubbot.errors import BubbotError, StoreUnavailable
 from bubbot.identity import is_id
+from bubbot.ports.channel import Channel, ChannelEvent, Inbound, MessagePart, Outbound, OutboundFile, Receipt
 
 WAIT = 10.0
 KEY = "p0123456789abcdef0123"

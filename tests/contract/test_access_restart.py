@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.access import ACCESS_TAPE, TERMINAL, WRONG_CODES, AccessService, ListedPeople
-from bubbot.channel import Role, Sender
 from bubbot.errors import AccessError
-from bubbot.stores.sqlite import open_readonly, open_store
+from bubbot.ports.channel import Role, Sender
+from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from bubbot.budget import BudgetLimits, SpendingLimit
-from bubbot.model import NANO
+from bubbot.ports.model import NANO
+from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.metering import BudgetMeter, CallObserver
-from bubbot.stores.sqlite import SqliteStore
-from bubbot.turn import Turn, TurnResult
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.views.budget import RESERVED, SETTLED
 from tests.budgets import ANSWER, costing, facts, opened, plan, read_books
 from tests.turns import WAIT, Bench, Options, running

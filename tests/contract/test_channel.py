@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelOptions, Inbound, MessagePart, Outbound
 from bubbot.errors import DeliveryFailed
-from channels.stdin import MAX_KEPT_BYTES, STDIN_LINE_BYTES, create
+from bubbot.ports.channel import ChannelOptions, Inbound, MessagePart, Outbound
+from channels.terminal.stdin import MAX_KEPT_BYTES, STDIN_LINE_BYTES, create
 
 WAIT = 10.0
 ROOT = Path(__file__).parents[2]
@@ -25,9 +25,9 @@ CHILD = """
 import asyncio, json, sys
 from dataclasses import asdict
 from pathlib import Path
-from bubbot.channel import ChannelOptions, Inbound, Part
+from bubbot.ports.channel import ChannelOptions, Inbound, Part
 from bubbot.errors import DeliveryFailed
-from channels.stdin import create
+from channels.terminal.stdin import create
 
 async def main():
     channel = create(ChannelOptions("stdin", Path("."), lambda: "2026-11-21T20:21:00+00:00", lambda: "p", {}))

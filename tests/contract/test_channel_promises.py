@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import Channel, ChannelOptions
-from channels.telegram import TelegramChannel
-from channels.telegram_settings import read_settings
+from bubbot.ports.channel import Channel, ChannelOptions
+from channels.telegram.channel import TelegramChannel
+from channels.telegram.settings import read_settings
 from examples.own_channel.letterbox import create
 from tests.botapi.server import Server
 from tests.contract.channel_promises import ChannelPromises, blob_of

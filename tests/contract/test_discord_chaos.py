@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import pytest
 
-from bubbot.channel import BackfillCursor, ChannelEvent, Inbound
+from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
 from tests.discord_channel import opened, with_pace
 from tests.discordapi.faults import Drop, Html, Refuse, Slow, TooMany
 from tests.discordapi.rooms import Room

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import CommandInfo
 from bubbot.errors import ChannelRefused
+from bubbot.ports.channel import CommandInfo
 from tests.discord_channel import Heard, opened, receiving, with_pace
 from tests.discordapi.faults import Drop, Html, Refuse
 from tests.discordapi.server import Server

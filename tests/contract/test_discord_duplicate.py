@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from bubbot.channel import MessagePart
-from channels.discord_duplicate import CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
+from bubbot.ports.channel import MessagePart
+from channels.discord.duplicates import CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
 from tests.discord_channel import receiving
 from tests.discordapi.server import Server
 

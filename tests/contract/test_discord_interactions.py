@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import CommandInfo, MessagePart, OutboundFile
 from bubbot.errors import DeliveryFailed
-from channels.discord_slash import commands, read_interaction
+from bubbot.ports.channel import CommandInfo, MessagePart, OutboundFile
+from channels.discord.slash_commands import commands, read_interaction
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi.desk import FAILED, Interaction
 from tests.discordapi.faults import Cut, Drop, Html, Refuse

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bubbot.channel import Attachment, CommandInfo, MessagePart, OutboundFile
 from bubbot.errors import DeliveryFailed, FetchFailed
-from channels.discord_content import attachments
-from channels.discord_errors import DiscordApiError, DiscordUnavailable
-from channels.discord_files import fetch
-from channels.discord_patience import DiscordReceiveTiming, RetryingDiscordApi
-from channels.discord_slash import sync_commands
+from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundFile
+from channels.discord.content import attachments
+from channels.discord.errors import DiscordApiError, DiscordUnavailable
+from channels.discord.files import fetch
+from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
+from channels.discord.slash_commands import sync_commands
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi import shapes
 from tests.discordapi.asked import Sizes

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bubbot.channel import BackfillCursor, ChannelEvent, Inbound
+from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
 from tests.discord_channel import Heard, opened, receiving, with_pace
 from tests.discordapi.faults import Drop, Refuse
 from tests.discordapi.server import Server

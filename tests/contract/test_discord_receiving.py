@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.channel import Reaction
+from bubbot.ports.channel import Reaction
 from tests.discord_channel import receiving
 from tests.discordapi.server import Server
 

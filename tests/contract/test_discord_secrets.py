@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, CommandInfo, MessagePart, OutboundFile
 from bubbot.errors import BubbotError
-from channels.discord_errors import DiscordApiError, DiscordUnavailable
-from channels.discord_files import fetch
-from channels.discord_slash import commands, sync_commands
+from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundFile
+from channels.discord.errors import DiscordApiError, DiscordUnavailable
+from channels.discord.files import fetch
+from channels.discord.slash_commands import commands, sync_commands
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge
 from tests.discordapi.server import Server

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bubbot.channel import MessagePart, Outbound, Receipt
 from bubbot.errors import DeliveryFailed
-from channels import discord_text
+from bubbot.ports.channel import MessagePart, Outbound, Receipt
+from channels.discord import text as discord_text
 from tests.discord_sending import FAST, Outgoing, outgoing
 from tests.discordapi.asked import Sizes
 from tests.discordapi.faults import Cut, Drop, Html, Refuse, TooMany, Wedge

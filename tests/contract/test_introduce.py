@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import BotIdentity, ChannelOptions, VerifiesCredentials
 from bubbot.errors import ChannelError, ChannelRefused
-from channels import discord, telegram
-from channels.discord import DiscordChannel
-from channels.discord_api import DiscordApiTiming as DiscordTiming
-from channels.discord_patience import DiscordReceiveTiming
-from channels.discord_settings import read_settings as read_discord
-from channels.http_date import iso
-from channels.telegram import TelegramChannel, TelegramWebhookChannel
-from channels.telegram_api import TelegramApiTiming as TelegramTiming
-from channels.telegram_settings import read_settings as read_telegram
+from bubbot.ports.channel import BotIdentity, ChannelOptions, VerifiesCredentials
+from channels.discord import channel as discord
+from channels.discord.api import DiscordApiTiming as DiscordTiming
+from channels.discord.channel import DiscordChannel
+from channels.discord.retry import DiscordReceiveTiming
+from channels.discord.settings import read_settings as read_discord
+from channels.platform.http_date import iso
+from channels.telegram import channel as telegram
+from channels.telegram.api import TelegramApiTiming as TelegramTiming
+from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
+from channels.telegram.settings import read_settings as read_telegram
 from tests.botapi import faults as bot_faults
 from tests.botapi.server import Server as Telegram
 from tests.discordapi import faults as discord_faults

@@ -12,8 +12,16 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, ChannelOptions, Inbound, MessagePart, Outbound, OutboundFile, UnparsedUpdate
 from bubbot.errors import ChannelError, ConfigError, DeliveryFailed
+from bubbot.ports.channel import (
+    ChannelEvent,
+    ChannelOptions,
+    Inbound,
+    MessagePart,
+    Outbound,
+    OutboundFile,
+    UnparsedUpdate,
+)
 from examples.own_channel import letterbox
 from tests.contract.channel_promises import blob_of, until
 
@@ -173,5 +181,5 @@ def test_a_wrong_setting_is_named_with_what_it_must_be(tmp_path: Path, settings:
 def test_of_bubbot_it_imports_the_port_and_the_errors_alone() -> None:
     tree = ast.parse(Path(letterbox.__file__).read_text(encoding="utf-8"))
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    assert {one for one in found if one.startswith("bubbot")} == {"bubbot.channel", "bubbot.errors"}
+    assert {one for one in found if one.startswith("bubbot")} == {"bubbot.ports.channel", "bubbot.errors"}
     assert {one for one in found if one.startswith("channels")} == set()

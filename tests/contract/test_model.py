@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from bubbot.errors import ModelError, ModelUnconfigured
-from bubbot.model import Model, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolSpec
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.model import Model, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolSpec
 
 SEARCH = ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"query": {"type": "string"}}})
 CALL = {"id": "c", "type": "function", "function": {"name": "tape_search", "arguments": "{}"}}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import ResetBatch
 from tests.doubles import CountingSalt, SteppingClock

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.doctor.database import read_database
 from bubbot.errors import TapeCorrupt
 from bubbot.home import Home
-from bubbot.stores.sqlite import open_readonly, open_store
-from bubbot.stores.sqlite_audit import DeploymentAudit
-from bubbot.stores.sqlite_check import restore_protection
-from bubbot.stores.sqlite_schema import expected_triggers
+from bubbot.ops.doctor.database import read_database
+from bubbot.stores.sqlite.audit import DeploymentAudit
+from bubbot.stores.sqlite.check import restore_protection
+from bubbot.stores.sqlite.schema import expected_triggers
+from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.store import Batch, ResetBatch

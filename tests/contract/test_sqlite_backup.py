@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import BubbotError, ConfigError, StoreTooNew, StoreUnavailable, TapeCorrupt
-from bubbot.stores.backups import ExtraFiles, backups, backups_folder, read_manifest, thin_out, write_backup
 from bubbot.stores.files import digest_of_file
-from bubbot.stores.restoring import verified
-from bubbot.stores.sqlite import SqliteStore, open_readonly
-from bubbot.stores.sqlite_backup import copy_database
-from bubbot.stores.sqlite_schema import MIGRATIONS
+from bubbot.stores.sqlite.backup import copy_database
+from bubbot.stores.sqlite.backups import ExtraFiles, backups, backups_folder, read_manifest, thin_out, write_backup
+from bubbot.stores.sqlite.restore import verified
+from bubbot.stores.sqlite.schema import MIGRATIONS
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch
 from tests.doubles import START
@@ -81,7 +81,7 @@ async def test_a_backup_every_second_for_half_a_minute_under_load(sqlite_store: 
 async def test_what_is_written_while_pages_are_copied_is_not_in_the_copy_and_restarts_nothing(
     sqlite_store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bubbot.stores.sqlite_backup._PAGES", 1)
+    monkeypatch.setattr("bubbot.stores.sqlite.backup._PAGES", 1)
     await sqlite_store.append([notes(*["x" * 1000] * 500)])
     head = await sqlite_store.deployment_head()
     target = tmp_path / "copy.db"

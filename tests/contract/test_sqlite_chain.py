@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import TapeCorrupt
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event
 from bubbot.tape.query import OpeningAnchor, TapeQuery

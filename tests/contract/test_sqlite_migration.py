@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreTooNew, StoreUnavailable
-from bubbot.stores import sqlite as store_module
-from bubbot.stores.backups import backups
-from bubbot.stores.restoring import verified
-from bubbot.stores.sqlite import open_store
-from bubbot.stores.sqlite_schema import MIGRATIONS, migrate
+from bubbot.stores.sqlite import store as store_module
+from bubbot.stores.sqlite.backups import backups
+from bubbot.stores.sqlite.restore import verified
+from bubbot.stores.sqlite.schema import MIGRATIONS, migrate
+from bubbot.stores.sqlite.store import open_store
 from tests.doubles import CountingSalt, SteppingClock
 from tests.e2e import bot
 from tests.e2e.bot import sentence

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_room import SHORT_WAL_BYTES, WalCheckpointer, WalLimits, wal_size
-from bubbot.stores.sqlite_writer import no_care
+from bubbot.stores.sqlite.sizes import SHORT_WAL_BYTES, WalCheckpointer, WalLimits, wal_size
+from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.stores.sqlite.writer import no_care
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import CountingSalt, SteppingClock

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreError, StoreTooNew, StoreUnavailable, TapeCorrupt, TapeError
-from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
-from bubbot.stores.sqlite_schema import MIGRATIONS
+from bubbot.stores.sqlite.schema import MIGRATIONS
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery, Window

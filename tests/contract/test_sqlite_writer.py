@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_writer import GROUP, ThreadedConnection
+from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.stores.sqlite.writer import GROUP, ThreadedConnection
 from bubbot.tape.store import ForkRecord
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import batch, note, notes, texts, whole
@@ -337,7 +337,7 @@ LEFT_OPEN = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite.store import open_store
 async def main():
     store = await open_store(Path(sys.argv[1]), salt=bytes, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))
     await store.head("tape")

@@ -12,7 +12,8 @@ import httpx
 import pytest
 from aiohttp import web
 
-from bubbot.channel import (
+from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
+from bubbot.ports.channel import (
     Attachment,
     ChannelEvent,
     ChannelOptions,
@@ -27,10 +28,9 @@ from bubbot.channel import (
     UnparsedUpdate,
     no_commands,
 )
-from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
-from channels.telegram import TelegramChannel, TelegramWebhookChannel
-from channels.telegram_api import TelegramApiTiming
-from channels.telegram_settings import read_settings
+from channels.telegram.api import TelegramApiTiming
+from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
+from channels.telegram.settings import read_settings
 from tests.botapi import odd
 from tests.botapi.faults import Cut, Drop, Html, Wedge
 from tests.botapi.server import Server

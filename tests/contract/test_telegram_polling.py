@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import (
+from bubbot.errors import ChannelRefused
+from bubbot.ports.channel import (
     ChannelEvent,
     FetchesAttachments,
     Inbound,
@@ -22,11 +23,10 @@ from bubbot.channel import (
     SupportsWebhook,
     UnparsedUpdate,
 )
-from bubbot.errors import ChannelRefused
-from channels.telegram import TelegramChannel, create
-from channels.telegram_api import UPDATES, TelegramApi
-from channels.telegram_errors import TelegramUnavailable
-from channels.telegram_settings import read_settings
+from channels.telegram.api import UPDATES, TelegramApi
+from channels.telegram.channel import TelegramChannel, create
+from channels.telegram.errors import TelegramUnavailable
+from channels.telegram.settings import read_settings
 from tests.telegram_channel import (
     CONFLICT,
     FAST,

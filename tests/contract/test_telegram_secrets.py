@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.channel import Attachment, CommandInfo, MessagePart
 from bubbot.errors import BubbotError
-from channels.telegram import TelegramChannel
-from channels.telegram_settings import read_settings
+from bubbot.ports.channel import Attachment, CommandInfo, MessagePart
+from channels.telegram.channel import TelegramChannel
+from channels.telegram.settings import read_settings
 from tests.telegram_channel import (
     BOLD,
     CONFLICT,

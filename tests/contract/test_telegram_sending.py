@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.channel import Attachment, MessagePart, OutboundFile
 from bubbot.errors import DeliveryFailed, FetchFailed
-from channels.telegram import create
-from channels.telegram_files import fetch
+from bubbot.ports.channel import Attachment, MessagePart, OutboundFile
+from channels.telegram.channel import create
+from channels.telegram.files import fetch
 from tests.telegram_channel import (
     BOLD,
     FAST,

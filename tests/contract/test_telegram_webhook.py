@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, CommandInfo, UnparsedUpdate
 from bubbot.errors import ChannelRefused
-from channels.telegram import TelegramWebhookChannel
-from channels.telegram_api import UPDATES
+from bubbot.ports.channel import ChannelEvent, CommandInfo, UnparsedUpdate
+from channels.telegram.api import UPDATES
+from channels.telegram.channel import TelegramWebhookChannel
 from tests.telegram_channel import (
     FULL,
     SECRET,

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from channels import discord_settings, telegram_settings
-from channels.keys import SettingKey
+from channels.discord.settings import DISCORD_KEYS
+from channels.platform.keys import SettingKey
+from channels.telegram.settings import TELEGRAM_KEYS
 from tests.docs.pages import ROOT
 
 REFERENCE = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
@@ -16,7 +17,7 @@ REFERENCE = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-
 
 @pytest.mark.parametrize(
     ("adapter", "keys"),
-    [("discord", discord_settings.DISCORD_KEYS), ("telegram", telegram_settings.TELEGRAM_KEYS)],
+    [("discord", DISCORD_KEYS), ("telegram", TELEGRAM_KEYS)],
 )
 def test_the_keys_of_an_adapter_are_in_the_reference(adapter: str, keys: tuple[SettingKey, ...]) -> None:
     _, heading, section = REFERENCE.partition(f"\n## [channels.{adapter}]\n")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import powers
+from bubbot.ports.channel import capabilities
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "concepts" / "channels.md").read_text(encoding="utf-8")
 CLASSES = {
-    "Telegram": ("channels.telegram", "TelegramWebhookChannel"),
-    "Discord": ("channels.discord", "DiscordChannel"),
-    "stdin": ("channels.stdin", "StdinChannel"),
-    "terminal": ("channels.terminal", "TerminalChannel"),
+    "Telegram": ("channels.telegram.channel", "TelegramWebhookChannel"),
+    "Discord": ("channels.discord.channel", "DiscordChannel"),
+    "stdin": ("channels.terminal.stdin", "StdinChannel"),
+    "terminal": ("channels.terminal.channel", "TerminalChannel"),
     "remote terminal": ("bubbot.gateway.remote", "RemoteChannel"),
 }
 
@@ -37,12 +37,14 @@ def _members(protocol: type) -> set[str]:
 
 
 POWERS: Mapping[str, Any] = {
-    name: one for name, one in vars(powers).items() if isinstance(one, type) and getattr(one, "_is_protocol", False)
+    name: one
+    for name, one in vars(capabilities).items()
+    if isinstance(one, type) and getattr(one, "_is_protocol", False)
 }
 
 
 def test_every_power_has_a_row() -> None:
-    assert set(_table()) == {name for name, one in POWERS.items() if one.__module__ == powers.__name__}
+    assert set(_table()) == {name for name, one in POWERS.items() if one.__module__ == capabilities.__name__}
 
 
 @pytest.mark.parametrize("adapter", CLASSES)

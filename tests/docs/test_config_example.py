@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.models import scripted
-from bubbot.settings import SettingDescription, Settings, describe, load
-from bubbot.settings_channels import ChannelSettings, GuildSettings, channel_settings
-from channels import discord_settings, telegram_settings
-from channels.keys import SettingKey
+from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
+from bubbot.settings.channels import ChannelSettings, GuildSettings, channel_settings
+from bubbot.settings.loader import SettingDescription, Settings, describe, load
+from channels.discord import settings as discord_settings
+from channels.platform.keys import SettingKey
+from channels.telegram import settings as telegram_settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.toml"

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from bubbot import errors
-from bubbot.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser
 from bubbot.errors import BubbotError
 from bubbot.home import Home
-from bubbot.settings import ModelSettings, Settings, ToolSettings, describe
+from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
+from bubbot.ports.tool import Tool
+from bubbot.settings.loader import ModelSettings, Settings, ToolSettings, describe
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import Tool
 from bubbot.tools.files import file_tools
 from bubbot.tools.memory import memory_tools
 from bubbot.tools.model import model_tool, status_tools
@@ -30,7 +30,7 @@ from bubbot.tools.session import context_tool, help_tool, reset_tool, session_to
 from bubbot.tools.tape import tape_tools
 from bubbot.tools.usage import usage_tool
 from bubbot.views.context import SELECTORS
-from bubbot.wiring import Bot, open_app
+from bubbot.wiring.app import Bot, open_app
 from tests.docs.names import written
 from tests.docs.pages import ROOT
 
@@ -44,8 +44,8 @@ PASSED_ON = {
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
     "bubbot/tools/tape.py:tape_handoff",  # a name that people and models choose
-    "bubbot/turn.py:write_handoffs",
-    "bubbot/views/bookkeeping.py:mark_anchor",
+    "bubbot/ports/turn.py:write_handoffs",
+    "bubbot/views/checkpoint.py:mark_anchor",
 }
 """Places that write under a name they were given. A new one has to be looked at: is what it is given documented?"""
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from bubbot.cli.main import main
-from channels import discord
-from channels.discord_patience import DiscordReceiveTiming
+from channels.discord import channel
+from channels.discord.retry import DiscordReceiveTiming
 from tests.e2e import forked
 
 BOT = forked.BOT if forked.ANEW in os.environ else "tests.e2e.hurried:run"
@@ -18,7 +18,7 @@ BOT = forked.BOT if forked.ANEW in os.environ else "tests.e2e.hurried:run"
 def hurry() -> None:
     """Shorten the seconds that this process waits for Discord."""
     hurried = partial(DiscordReceiveTiming, first_wait=0.1, identify=0.3, guilds=0.3)
-    setattr(discord, "DiscordReceiveTiming", hurried)  # noqa: B010 - the type checker rightly minds
+    setattr(channel, "DiscordReceiveTiming", hurried)  # noqa: B010 - the type checker rightly minds
 
 
 def run(arguments: Sequence[str]) -> int:

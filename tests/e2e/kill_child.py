@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import Channel, MessagePart, Receipt
 from bubbot.home import Home
-from bubbot.model import Model, ModelEvent, ModelRequest
-from bubbot.settings import load
+from bubbot.ports.channel import Channel, MessagePart, Receipt
+from bubbot.ports.model import Model, ModelEvent, ModelRequest
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.settings.loader import load
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
-from bubbot.tool import NoArgs, tool
-from bubbot.turn import Turn
-from bubbot.wiring import PortWrappers, open_app
+from bubbot.wiring.app import PortWrappers, open_app
 
 
 class Killer:

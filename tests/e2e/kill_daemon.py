@@ -15,7 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bubbot.channel import (
+from bubbot.gateway import live
+from bubbot.gateway.manager import ShutdownTimeouts
+from bubbot.home import Home
+from bubbot.log import setup
+from bubbot.ports.channel import (
     AcknowledgesInteractions,
     Channel,
     ChannelEvent,
@@ -27,16 +31,12 @@ from bubbot.channel import (
     SupportsEditing,
     SupportsTyping,
 )
-from bubbot.gateway import live
-from bubbot.gateway.manager import ShutdownTimeouts
-from bubbot.home import Home
-from bubbot.log import setup
-from bubbot.settings import load
-from bubbot.tool import NoArgs, tool
-from bubbot.turn import Turn
-from bubbot.wiring import PortWrappers
-from bubbot.wiring_daemon import open_daemon
-from channels.discord_missed import Backfill
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
+from bubbot.settings.loader import load
+from bubbot.wiring.app import PortWrappers
+from bubbot.wiring.daemon import open_daemon
+from channels.discord.backfill import Backfill
 from tests.e2e import forked
 from tests.e2e.hurried import hurry
 from tests.e2e.kill_child import Killer, KillingModel, KillingStore

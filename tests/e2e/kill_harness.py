@@ -17,12 +17,12 @@ from bubbot.home import Home
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
 from bubbot.runtime.session import ATTEMPTS
-from bubbot.stores.sqlite import open_readonly
+from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
-from bubbot.wiring import open_tapes
+from bubbot.wiring.app import open_tapes
 from tests.e2e import forked
 from tests.e2e.bot import environment
 

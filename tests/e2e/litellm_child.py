@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from bubbot.home import Home
-from bubbot.model import ModelReply, ModelRequest, ToolSpec
-from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring_models import choose_model
+from bubbot.ports.model import ModelReply, ModelRequest, ToolSpec
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.wiring.models import choose_model
 from tests.e2e.openai_server import says, serving
 
 TICK = 0.005

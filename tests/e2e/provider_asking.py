@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ModelError
-from bubbot.model import ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
-from bubbot.models.litellm import LitellmModel
+from bubbot.models.litellm.model import LitellmModel
+from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
 from tests.e2e.provider_server import Speaks, serving
 
 KEY = "sk-canary-2"

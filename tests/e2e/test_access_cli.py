@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from bubbot.access import ACCESS_TAPE, AccessService, ListedPeople
-from bubbot.channel import Sender
-from bubbot.cli.tape_names import service
+from bubbot.cli.session_names import service
 from bubbot.home import Home
-from bubbot.wiring import now, open_tapes
+from bubbot.ports.channel import Sender
+from bubbot.wiring.app import now, open_tapes
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run

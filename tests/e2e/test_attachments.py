@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, Channel, Inbound, Sender
 from bubbot.errors import ModelRateLimited, ModelRefused
 from bubbot.home import Home
-from bubbot.model import Model, ModelOptions
-from bubbot.models.litellm import LitellmModel
-from bubbot.settings import ModelSettings, Settings
-from bubbot.settings_model import AttachmentSettings
-from bubbot.turn import TurnResult
-from bubbot.wiring import Bot, PortWrappers, new_id, open_app
+from bubbot.models.litellm.model import LitellmModel
+from bubbot.ports.channel import Attachment, Channel, Inbound, Sender
+from bubbot.ports.model import Model, ModelOptions
+from bubbot.ports.turn import TurnResult
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.sections import AttachmentSettings
+from bubbot.wiring.app import Bot, PortWrappers, new_id, open_app
 from tests.e2e import bot
 from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
@@ -147,12 +147,12 @@ async def test_a_file_that_a_model_sends_goes_out(tmp_path: Path) -> None:
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from bubbot.channel import Attachment, Inbound, Sender
+from bubbot.ports.channel import Attachment, Inbound, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
-from bubbot.settings import Settings, ModelSettings
-from bubbot.wiring import Wrap, new_id, open_app
+from bubbot.settings.loader import Settings, ModelSettings
+from bubbot.wiring.app import Wrap, new_id, open_app
 from tests.turns import KeptChannel, Played, calls, says
 
 at, home = sys.argv[1], Path(sys.argv[2])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.stores.backups import backups
-from bubbot.stores.restoring import verified
-from bubbot.stores.sqlite_schema import MIGRATIONS
+from bubbot.stores.sqlite.backups import backups
+from bubbot.stores.sqlite.restore import verified
+from bubbot.stores.sqlite.schema import MIGRATIONS
 from tests.e2e import forked
 from tests.e2e.bot import environment, sentence
 from tests.e2e.inside import run, said
@@ -117,7 +117,11 @@ def test_what_makes_no_sense_is_refused(home: Path, arguments: tuple[str, ...]) 
     assert backups(home) == []
 
 
-AT = ("bubbot.stores.backups:copy_database", "bubbot.stores.backups:write_file", "bubbot.stores.files:sync_tree")
+AT = (
+    "bubbot.stores.sqlite.backups:copy_database",
+    "bubbot.stores.sqlite.backups:write_file",
+    "bubbot.stores.files:sync_tree",
+)
 
 
 @pytest.mark.parametrize("point", AT)
@@ -131,7 +135,12 @@ def test_a_killed_backup_leaves_nothing_that_looks_like_one_and_the_next_removes
 
 
 @pytest.mark.parametrize(
-    "point", ["bubbot.stores.restoring:copy_file", "bubbot.stores.restoring:sync_tree", "bubbot.stores.restoring:sync"]
+    "point",
+    [
+        "bubbot.stores.sqlite.restore:copy_file",
+        "bubbot.stores.sqlite.restore:sync_tree",
+        "bubbot.stores.sqlite.restore:sync",
+    ],
 )
 def test_a_killed_restore_leaves_no_database_and_the_next_one_is_whole(home: Path, tmp_path: Path, point: str) -> None:
     fine(home, "backup", str(tmp_path / "copy"))
@@ -177,10 +186,15 @@ def test_beside_a_daemon_backups_are_made_and_garbage_is_collected(home: Path, t
 def test_a_backup_with_secrets_in_its_configuration_says_so(home: Path, tmp_path: Path) -> None:
     assert "No secrets are in it" in fine(home, "backup", str(tmp_path / "without"))
     token, password = "12345678:" + "a" * 35, "p4ssw0rd"
-    text = f'[model]\napi_base = "http://me:{password}@localhost/v1"\n[channels.telegram]\ntoken = "{token}"\n'
+    text = f'[model]\napi_base = "http://me:{password}@localhost/v1"\n[channels.telegram.channel]\ntoken = "{token}"\n'
     (home / "config.toml").write_text(text)
     told = fine(home, "backup", str(tmp_path / "with"))
-    assert "config.toml holds secrets (model.api_base, channels.telegram.token), and so does this backup" in told
-    assert json.loads(fine(home, "backup", "--json"))["secrets"] == ["model.api_base", "channels.telegram.token"]
+    assert (
+        "config.toml holds secrets (model.api_base, channels.telegram.channel.token), and so does this backup" in told
+    )
+    assert json.loads(fine(home, "backup", "--json"))["secrets"] == [
+        "model.api_base",
+        "channels.telegram.channel.token",
+    ]
     assert token not in told
     assert password not in told

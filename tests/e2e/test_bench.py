@@ -18,7 +18,7 @@ from benchmarks.bench.plan import Plan
 from benchmarks.bench.report import report
 from benchmarks.bench.searching import SORTS
 from benchmarks.bench.talk import WITH_TOOLS, talking
-from bubbot.stores.sqlite import open_readonly
+from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import Kind
 
 SHORT = Plan(

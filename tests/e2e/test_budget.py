@@ -15,7 +15,7 @@ from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
 from bubbot.tape.query import TapeQuery
 from bubbot.views.budget import BUDGET_TAPE, RESERVED, SETTLED
-from bubbot.wiring import open_tapes
+from bubbot.wiring.app import open_tapes
 from tests.botapi.server import Server
 from tests.e2e import bot, inside
 from tests.e2e.daemon import WAIT, configured, running

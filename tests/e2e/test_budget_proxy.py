@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from bubbot.budget import Budget
-from bubbot.model import NANO, ModelOptions
-from bubbot.models.litellm import LitellmModel
+from bubbot.models.litellm.model import LitellmModel
+from bubbot.ports.model import NANO, ModelOptions
 from bubbot.runtime.metering import BudgetMeter
-from bubbot.settings import load
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.settings.loader import load
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.views.budget import SETTLED
-from bubbot.wiring_budget import plan_of
+from bubbot.wiring.budget import plan_of
 from tests.budgets import facts, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
 from tests.e2e.provider_server import Held, serving

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.service.render import shipped
+from bubbot.ops.service.render import shipped
 from tests.botapi.server import Server
 from tests.e2e import forked
 from tests.e2e.bot import environment

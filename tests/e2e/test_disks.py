@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.doctor.finding import Finding
+from bubbot.ops.doctor.finding import Finding
 from tests.botapi.server import Server
 from tests.e2e import bot
 from tests.e2e.bot import said, sentence

@@ -19,8 +19,8 @@ FULL_DISK = """
 import asyncio, sys
 from pathlib import Path
 from bubbot.home import Home
-from bubbot.settings import load
-from bubbot.wiring import open_app
+from bubbot.settings.loader import load
+from bubbot.wiring.app import open_app
 
 async def main():
     home = Home(Path(sys.argv[1]))

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Inbound, Sender
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.home import Home
-from bubbot.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
-from bubbot.models.litellm import LitellmModel, create
-from bubbot.models.litellm_messages import ReplyAssembler
-from bubbot.models.litellm_quiet import litellm
-from bubbot.settings import ModelSettings, Settings
-from bubbot.settings_budget import BudgetSettings, ModelLimitSettings
-from bubbot.turn import TurnResult
-from bubbot.wiring import open_app
+from bubbot.models.litellm.messages import ReplyAssembler
+from bubbot.models.litellm.model import LitellmModel, create
+from bubbot.models.litellm.quiet import litellm
+from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.model import ModelEvent, ModelOptions, ModelReply, ModelRequest, TextDelta, ToolSpec
+from bubbot.ports.turn import TurnResult
+from bubbot.settings.budget import BudgetSettings, ModelLimitSettings
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.wiring.app import open_app
 from tests.e2e.bot import environment
 from tests.e2e.openai_server import OpenaiServer, Step, calls, fails, says, serving
 

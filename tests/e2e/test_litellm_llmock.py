@@ -12,8 +12,8 @@ import pytest
 from llmock.pytest_plugin import LLMock
 
 from bubbot.errors import ModelOverflow, ModelRefused, ModelUnavailable
-from bubbot.model import ModelOptions, ModelReply, ModelRequest, ToolSpec
-from bubbot.models.litellm import LitellmModel
+from bubbot.models.litellm.model import LitellmModel
+from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, ToolSpec
 
 # Warnings of pydantic about litellm's own code, and of the judge's: not ours to mend.
 pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")]

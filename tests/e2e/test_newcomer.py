@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.models import local
+from bubbot.models.local import model as local
 from tests.botapi.gatherings import Gathering
 from tests.botapi.server import Server
 from tests.docs.pages import ROOT

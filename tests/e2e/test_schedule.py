@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.schedule_change import ChangeSchedule, change
-from bubbot.cli.writing import CommandContext
+from bubbot.cli.write_command import CommandContext
 from bubbot.home import Home
 from bubbot.inbox import inbox_tape
 from bubbot.outbox import outbox_tape
 from bubbot.schedule.changes import SCHEDULE_TAPE
-from bubbot.settings import load
-from bubbot.wiring import open_tapes
+from bubbot.settings.loader import load
+from bubbot.wiring.app import open_tapes
 from tests.botapi.gatherings import Gathering
 from tests.botapi.server import Server
 from tests.e2e.bot import run

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.service.render import rendered
+from bubbot.ops.service.render import rendered
 from tests.botapi.faults import Refuse, Wedge
 from tests.botapi.server import Server
 from tests.e2e.daemon import configure, configured, running, started

@@ -14,7 +14,7 @@ import pytest
 from bubbot.home import Home
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import ForkRecord
-from bubbot.wiring import open_tapes
+from bubbot.wiring.app import open_tapes
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run, said

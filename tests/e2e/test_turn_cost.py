@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.bench import tapes
 from benchmarks.bench.talk import WITH_TOOLS, Talk, talking
-from bubbot.stores import sqlite_writer
-from bubbot.stores.sqlite_writer import ThreadedConnection
+from bubbot.stores.sqlite import writer
+from bubbot.stores.sqlite.writer import ThreadedConnection
 from bubbot.tape.entry import JsonObject, Kind, canonical
 from bubbot.views import selectors
 
@@ -25,7 +25,7 @@ STATEMENTS = 40
 @pytest.fixture
 async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Talk]:
     """A bot in the middle of a conversation. However slow the machine is, what waits for company gets it."""
-    monkeypatch.setattr(sqlite_writer, "ALONG", 600.0)
+    monkeypatch.setattr(writer, "ALONG", 600.0)
     await tapes.build(tmp_path / "home", 200)
     async with talking(tmp_path / "home") as begun:
         await begun.new_window()
@@ -38,7 +38,7 @@ async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts what the bot does from here on."""
     seen: Counter[str] = Counter()
-    commit, run = sqlite_writer._commit, ThreadedConnection.run
+    commit, run = writer._commit, ThreadedConnection.run
 
     def counting(conn: sqlite3.Connection, jobs: list[Any], **options: Any) -> Any:
         seen["commits"] += 1
@@ -58,7 +58,7 @@ def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         seen["messages"] += 1
         return canonical(value)
 
-    monkeypatch.setattr(sqlite_writer, "_commit", counting)
+    monkeypatch.setattr(writer, "_commit", counting)
     monkeypatch.setattr(ThreadedConnection, "run", reading)
     monkeypatch.setattr(selectors, "canonical", writing)
     return seen

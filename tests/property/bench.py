@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import BubbotError
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_rows import find
+from bubbot.stores.sqlite.rows import find
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from tests.doubles import CountingSalt, SteppingClock

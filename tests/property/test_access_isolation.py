@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.access import ACCESS_TAPE, ALPHABET, TERMINAL, AccessService
-from bubbot.channel import Inbound, Role, Sender
 from bubbot.errors import AccessError, ConfigError
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, CountingSalt, SteppingClock

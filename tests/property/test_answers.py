@@ -11,14 +11,14 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bubbot.channel import MessagePart, Outbound, OutboundFile
-from channels.cuts import LONGEST_CLUSTER
-from channels.long_blocks import LongBlockLimits, to_files
-from channels.markdown import parse
-from channels.marked import MarkedText, TextMark, clean, utf16
-from channels.split import split
-from channels.split_source import split_source
-from channels.telegram_text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, parts, plain
+from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
+from channels.markdown.cuts import LONGEST_CLUSTER
+from channels.markdown.long_blocks import LongBlockLimits, to_files
+from channels.markdown.marked_text import MarkedText, TextMark, clean, utf16
+from channels.markdown.render import parse
+from channels.markdown.split import split
+from channels.markdown.split_source import split_source
+from channels.telegram.text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, parts, plain
 from tests.property.markdowns import PEOPLE, Document, documents, noise
 
 CLUSTERS = import_module("regex").compile(r"\X")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryNotFound
-from bubbot.model import ModelRequest
+from bubbot.ports.model import ModelRequest
 from bubbot.runtime.compose import pictured
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry

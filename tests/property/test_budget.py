@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bubbot import budget as module
 from bubbot.budget import Budget, MeteredCall
 from bubbot.errors import BudgetExceeded, ModelUnavailable
-from bubbot.model import ModelPrice, ModelReply, Usage
+from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.views.budget import (
     BUDGET_TAPE,

@@ -16,12 +16,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.tool import Tool
 from bubbot.runtime.metering import BudgetMeter
-from bubbot.schedule.keeper import JobTimer
+from bubbot.schedule.timer import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import Tool
 from bubbot.tools.usage import UsageReporter, usage_tool
 from tests.budgets import budget_tape, opened, plan
 from tests.doubles import SteppingClock

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bubbot.model import ModelRequest
+from bubbot.ports.model import ModelRequest
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.query import evaluate

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bubbot.errors import BubbotError, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, canonical, event
 from bubbot.tape.handle import TapeHandle

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init import answers
-from bubbot.init.changes import PendingEdits, new_secrets, text_after
-from bubbot.init.present import ExistingConfig, read_present
-from bubbot.init.write import write
-from bubbot.settings import Settings, load
+from bubbot.ops.onboarding import answers
+from bubbot.ops.onboarding.changes import PendingEdits, new_secrets, text_after
+from bubbot.ops.onboarding.existing import ExistingConfig, read_present
+from bubbot.ops.onboarding.write import write
+from bubbot.settings.loader import Settings, load
 
 ODD = st.text(st.characters(codec="utf-8") | st.sampled_from("\"'\\#[]{}=\n\r\t\x00\x7f\u2028\ufeff小é "), max_size=70)
 TABLES = st.sampled_from([("channels", "telegram"), ("channels", "discord"), ("channels", "work-bot")])
 OWNERS = st.lists(st.integers(1, 10**19), max_size=3, unique=True)
 BEFORE = st.sampled_from(
-    [None, "", '[bot]\nname = "x" # y\n\n[channels.telegram]\ntoken = "old" # mine\n', "#[bot]\r\n[log]\r\n"]
+    [None, "", '[bot]\nname = "x" # y\n\n[channels.telegram.channel]\ntoken = "old" # mine\n', "#[bot]\r\n[log]\r\n"]
 )
 
 

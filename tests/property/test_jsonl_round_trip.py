@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.jsonl import JsonLineWriter, for_bub, read_lines
-from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry
 from bubbot.tape.store import Batch, TapeStore
 from tests.doubles import CountingSalt, SteppingClock

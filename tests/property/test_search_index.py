@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite_index_keeper import Indexer
+from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery, evaluate, fold_text

@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from bubbot.errors import BubbotError
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, event

@@ -21,8 +21,8 @@ from bubbot.access import (
     AccessService,
     ListedPeople,
 )
-from bubbot.channel import Role, Sender
 from bubbot.errors import AccessError, ConfigError, StoreFull
+from bubbot.ports.channel import Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, encode
 from bubbot.tape.service import TapeService

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from bubbot.channel import Preview, StepFinished, TextStreamed, ToolFinished, ToolStarted, TurnFinished, TurnStarted
 from bubbot.gateway.activity import ActivityTracker, TurnActivity
+from bubbot.ports.channel import (
+    Preview,
+    StepFinished,
+    TextStreamed,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 
 
 def test_it_hands_on_what_is_shown_and_knows_what_is_done() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.channel import Inbound, Role, Sender
 from bubbot.gateway.admission import (
     CHATS_WATCHED,
     AdmissionPolicy,
@@ -18,6 +17,7 @@ from bubbot.gateway.admission import (
     Respond,
     is_called,
 )
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text
 
 GROUP, OTHER_GROUP = "-100", "-200"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChannelEvent, ChatMigration, Outbound, Role, Sender, StopRequest, UnparsedUpdate
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import ChannelEvent, ChatMigration, Outbound, Role, Sender, StopRequest, UnparsedUpdate
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import TapeStore

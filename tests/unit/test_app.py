@@ -9,8 +9,8 @@ import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.turn import AcceptedInbound
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.turn import AcceptedInbound
 from tests.turns import WAIT, KeptChannel, Played, calls, running, says, texts_of
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from bubbot.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.errors import BudgetExceeded, ModelUnavailable, StoreUnavailable
-from bubbot.model import ModelPrice, ModelReply, Usage
+from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.runtime.metering import BudgetMeter
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, TapeStore
 from bubbot.views.budget import (

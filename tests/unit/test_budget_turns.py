@@ -10,17 +10,17 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from bubbot.budget import Budget, BudgetLimits, SpendingLimit
-from bubbot.channel import Outbound
 from bubbot.errors import BudgetExceeded, ConfigError, RateLimitExceeded
-from bubbot.model import Model, ModelReply, Usage
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Outbound
+from bubbot.ports.model import Model, ModelReply, Usage
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.rates import MessageRate, RateLimiter
 from bubbot.runtime.metering import BudgetFallbackModel, BudgetMeter, RateGate, payer_of, refusal
-from bubbot.runtime.places import TurnLimiter
+from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.budget import RESERVED, SETTLED
 from tests.budgets import costing, facts, opened, plan
 from tests.doubles import SteppingClock

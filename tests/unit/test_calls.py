@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Role
 from bubbot.errors import StoreFull, ToolFailed, ToolRetry
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.channel import Role
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits, clean
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
-from bubbot.tool import NoArgs, Tool, tool
-from bubbot.turn import Turn
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from bubbot.errors import ConfigError, ModelKeyMissing
 from bubbot.home import Home
-from bubbot.model import Model, ModelOptions, ModelRequest
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import KeylessModel
-from bubbot.settings import BotSettings, ModelSettings, Settings, load
-from bubbot.wiring_models import choose_model, turns_at_once
+from bubbot.ports.model import Model, ModelOptions, ModelRequest
+from bubbot.settings.loader import BotSettings, ModelSettings, Settings, load
+from bubbot.wiring.models import choose_model, turns_at_once
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_a_model_of_a_plugin_is_not_given_the_key_of_another_provider(monkeypatc
         given.append(options)
         return ScriptedModel(name=options.name)
 
-    monkeypatch.setattr("bubbot.wiring_models.plugins.load", lambda *_: create)
+    monkeypatch.setattr("bubbot.wiring.models.plugins.load", lambda *_: create)
     private = {"api_key": "sk-1", "api_base": "http://127.0.0.1:1"}
     for name in ("openai/x", "scripted/a"):
         settings = Settings(model=ModelSettings.model_validate({"name": name, **private}))

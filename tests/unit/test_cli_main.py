@@ -14,8 +14,8 @@ import pytest
 
 from bubbot import __version__, errors, log
 from bubbot.cli import main as cli
+from bubbot.cli.interrupt import EXIT_INTERRUPTED
 from bubbot.cli.main import COMMANDS, EXIT_CODES, Command, main
-from bubbot.interrupt import EXIT_INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 CANARY = "sk-canary-7f3a91"
@@ -366,9 +366,9 @@ class TestProcess:
             "bubbot.errors",
             "bubbot.cli.main",
             "bubbot.cli.doctor",
-            "bubbot.settings",
+            "bubbot.settings.loader",
             "pydantic",
-            "bubbot.wiring",
+            "bubbot.wiring.app",
             "sqlite3",
             "asyncio",
         ],

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.channel import Role
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.channel import Role
+from bubbot.ports.tool import NoArgs, ToolArgs, Toolbox, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits
 from bubbot.runtime.commands import CommandOutcome, parse, usage
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, ToolArgs, Toolbox, tool
-from bubbot.turn import Turn
 from tests.turns import Bench, Options, asked, running, toolbox
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.memory import MemoryZone
-from bubbot.model import ModelTraits
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message

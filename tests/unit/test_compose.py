@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.channel import Role, Sender
 from bubbot.memory import MemoryZone
-from bubbot.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role, Sender
+from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, tools_text
+from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, rebuilt, tools_from
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
@@ -20,7 +21,6 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.turn import Turn
 from bubbot.views.memory import SECTION_LIMIT
 from tests.doubles import SteppingClock
 from tests.turns import HOME, Bench, Options, Played, calls, no_other, running, says

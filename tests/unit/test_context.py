@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Role
 from bubbot.errors import AnchorNotFound, ConfigError
 from bubbot.memory import MemoryZone
-from bubbot.model import ModelRequest, ModelTraits
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role
+from bubbot.ports.model import ModelRequest, ModelTraits
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
-from bubbot.tool import NoArgs, tool
-from bubbot.turn import Turn
 from bubbot.views.context import ContextView
 from bubbot.views.selectors import MessageStyle
 from tests.doubles import SteppingClock

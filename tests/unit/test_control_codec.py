@@ -13,7 +13,13 @@ from typing import Any, get_origin, get_type_hints
 import pytest
 
 from bubbot import errors
-from bubbot.channel import (
+from bubbot.control import lines as framing
+from bubbot.control.chat import PREVIEWS
+from bubbot.control.codec import decode, decode_error, encode, encode_error
+from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
+from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
+from bubbot.gateway.remote import EVENTS
+from bubbot.ports.channel import (
     Attachment,
     ChannelEvent,
     ChatMigration,
@@ -36,12 +42,6 @@ from bubbot.channel import (
     TurnStarted,
     UnparsedUpdate,
 )
-from bubbot.control import lines as framing
-from bubbot.control.chat import PREVIEWS
-from bubbot.control.codec import decode, decode_error, encode, encode_error
-from bubbot.control.lines import CONTROL_LINE_BYTES, lines, read_message
-from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway.remote import EVENTS
 
 ADA = Sender("1", "Ada \ud800", bot=True)
 FILE = Attachment("ref", "a.txt", "text/plain", 12, "voice", "note")
@@ -95,11 +95,11 @@ def test_every_event_and_every_preview_can_be_carried() -> None:
     [
         (None, "none of"),
         ({"is": "Path"}, "'Path' is none of"),
-        ({"is": "Stop", "channel": "a"}, "lacks 'chat'"),
-        ({"is": "Stop", "channel": "a", "chat": "b", "odd": 1}, "'odd', which this version does not know"),
-        ({"is": "Stop", "channel": "a", "chat": 7}, "Stop.chat is int"),
-        ({"is": "Stop", "channel": "a", "chat": None}, "Stop.chat is NoneType"),
-        ({"is": "Unparsed", "channel": "a", "external_id": "", "chat": "", "raw": "*", "reason": ""}, "not base64"),
+        ({"is": "StopRequest", "channel": "a"}, "lacks 'chat'"),
+        ({"is": "StopRequest", "channel": "a", "chat": "b", "odd": 1}, "'odd', which this version does not know"),
+        ({"is": "StopRequest", "channel": "a", "chat": 7}, "StopRequest.chat is int"),
+        ({"is": "StopRequest", "channel": "a", "chat": None}, "StopRequest.chat is NoneType"),
+        ({"is": "UnparsedUpdate", "channel": "a", "external_id": "", "chat": "", "raw": "*", "reason": ""}, "not base64"),
         ({**encode(VALUES[0]), "sender": []}, "Inbound.sender is list"),
         ({**encode(VALUES[0]), "direct": 1}, "Inbound.direct is int"),
         ({**encode(VALUES[0]), "attachments": [{"reference": "x", "kind": "odd"}]}, r"attachments\[0\].kind is str"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bubbot.channel import MessagePart, Outbound, Receipt
-from bubbot.cli.run_control import _doors
+from bubbot.cli.run.control import _doors
 from bubbot.home import Home
-from bubbot.settings import ModelSettings, Settings
+from bubbot.ports.channel import MessagePart, Outbound, Receipt
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.views.outbox import OutboxMessage
-from bubbot.wiring_daemon import open_daemon
+from bubbot.wiring.daemon import open_daemon
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"), channels={"stdin": {"kind": "letters"}})
 WAIT = 10.0

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.gateway.daily import DailyDigest, DeploymentHead, next_midnight
+from bubbot.gateway.daily_digest import DailyDigest, DeploymentHead, next_midnight
 from tests.virtual import virtual
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -23,7 +23,7 @@ async def test_the_head_is_logged_at_the_start_and_at_each_midnight_of_the_zone(
     caught: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = caught.append  # type: ignore[method-assign,assignment]
-    logger = logging.getLogger("bubbot.gateway.daily")
+    logger = logging.getLogger("bubbot.gateway.daily_digest")
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import MessagePart, Outbound, Receipt
 from bubbot.errors import DeliveryFailed, StoreFull
 from bubbot.gateway.outbound import SENDING
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch, TapeStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.discord_errors import (
+from channels.discord.errors import (
     ENTITY_TOO_LARGE,
     INVALID_WEBHOOK_TOKEN,
     MAX_REASON_CHARS,

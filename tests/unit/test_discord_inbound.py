@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.channel import Deletion, Edit, Inbound, Reaction, UnparsedUpdate
-from channels.discord_inbound import (
+from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, UnparsedUpdate
+from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, place_of, places
+from channels.discord.inbound import (
     DiscordPlace,
     MessageScene,
     author_without_roles,
@@ -18,9 +19,8 @@ from channels.discord_inbound import (
     read_edit,
     read_message,
 )
-from channels.discord_places import ChatDirectory, DiscordChat, MemberRoles, place_of, places
-from channels.discord_reactions import CLEARED, EMOJI_CLEARED, REACTION_ADD, REACTION_REMOVE, ReactionTracker
-from channels.discord_text_in import DiscordBotUser, MentionNames, said
+from channels.discord.inbound_text import DiscordBotUser, MentionNames, said
+from channels.discord.reactions import CLEARED, EMOJI_CLEARED, REACTION_ADD, REACTION_REMOVE, ReactionTracker
 
 ME = DiscordBotUser("900", "Bubbot", frozenset({"901"}))
 ADA = {"id": "7", "username": "ada", "global_name": "Ada"}

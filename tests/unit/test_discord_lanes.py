@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from discord.http import HTTPClient
 
-from bubbot.channel import BackfillCursor, ChannelOptions
-from channels.discord_client import SESSIONS_AN_HOUR, DiscordGateway, _GatewaySession, intents, refusal
-from channels.discord_lanes import ChatLanes
-from channels.discord_missed import Backfill, seconds_of, snowflake
-from channels.discord_patience import DiscordReceiveTiming
-from channels.discord_places import ChatDirectory
-from channels.discord_settings import DiscordSettings, read_settings
+from bubbot.ports.channel import BackfillCursor, ChannelOptions
+from channels.discord.backfill import Backfill, seconds_of, snowflake
+from channels.discord.chats import ChatDirectory
+from channels.discord.client import SESSIONS_AN_HOUR, DiscordGateway, _GatewaySession, intents, refusal
+from channels.discord.lanes import ChatLanes
+from channels.discord.retry import DiscordReceiveTiming
+from channels.discord.settings import DiscordSettings, read_settings
 
 SETTINGS = {"token": "aaaaaaaa.bbbbbb.cccccccccccc"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError
-from channels.discord_settings import DISCORD_KEYS, check_keys, read_settings
+from channels.discord.settings import DISCORD_KEYS, check_keys, read_settings
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.SECRET.of-the_bot-SECRET-27chars"
 

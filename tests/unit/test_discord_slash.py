@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bubbot.channel import CommandInfo, Sender
+from bubbot.ports.channel import CommandInfo, Sender
+from bubbot.ports.tool import ToolArgs, Toolbox, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.commands import parse
 from bubbot.texts import Texts
-from bubbot.tool import ToolArgs, Toolbox, tool
-from bubbot.turn import Turn
-from channels.discord_slash import commands, read_interaction
+from channels.discord.slash_commands import commands, read_interaction
 from tests.discordapi.commands import check
 
 ID = "1308437837414629376"

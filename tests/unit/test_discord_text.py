@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from bubbot.channel import MessagePart, Outbound, OutboundFile
-from channels.discord_markdown import render
-from channels.discord_text import DISCORD_MESSAGE_LIMIT, DiscordLayout, parts
-from channels.long_blocks import LongBlockLimits
-from channels.markdown import parse
-from channels.marked import clean, utf16
+from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
+from channels.discord.markdown import render
+from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, parts
+from channels.markdown.long_blocks import LongBlockLimits
+from channels.markdown.marked_text import clean, utf16
+from channels.markdown.render import parse
 from tests.discord_reading import read
 from tests.property.markdowns import Document, documents, noise
 

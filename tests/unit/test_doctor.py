@@ -13,23 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import Role
-from bubbot.doctor.checkup import examine
-from bubbot.doctor.config import read_config
-from bubbot.doctor.database import read_database
-from bubbot.doctor.finding import Finding
-from bubbot.doctor.home import check_home, check_lock
-from bubbot.doctor.jobs import check_jobs
-from bubbot.doctor.plugins import check_model, check_plugins
 from bubbot.home import Home, WriterLock
-from bubbot.models import local
+from bubbot.models.local import model
+from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.config import read_config
+from bubbot.ops.doctor.database import read_database
+from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.home import check_home, check_lock
+from bubbot.ops.doctor.jobs import check_jobs
+from bubbot.ops.doctor.plugins import check_model, check_plugins
+from bubbot.ports.channel import Role
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.settings import ModelSettings, Settings
-from bubbot.stores.backups import ExtraFiles, write_backup
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
 from bubbot.views.schedule import Actor, ChatRef, ScheduleState
-from bubbot.wiring import now
+from bubbot.wiring.app import now
 from tests.doubles import START
 from tests.e2e.inside import run
 from tests.installed import installed
@@ -176,13 +176,13 @@ class TestDatabase:
 
     @plants("database.older")
     def test_one_of_an_older_version_is_no_fault(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("bubbot.doctor.database.MIGRATIONS", ("", "", "", ""))
+        monkeypatch.setattr("bubbot.ops.doctor.database.MIGRATIONS", ("", "", "", ""))
         assert "brings it to 4" in found(database(home))["database.older"].cause
 
     @plants("database.journal", "database.slack")
     def test_files_that_are_much_larger_than_what_is_in_them(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "database.slack" not in found(database(home))
-        monkeypatch.setattr("bubbot.doctor.database.LARGE", 10_000)
+        monkeypatch.setattr("bubbot.ops.doctor.database.LARGE", 10_000)
         with raw(home.database) as conn:
             conn.execute("PRAGMA wal_autocheckpoint = 0")
             conn.execute("CREATE TABLE filler (data BLOB)")
@@ -197,7 +197,7 @@ class TestDatabase:
             for _ in range(4):
                 conn.execute("INSERT INTO filler VALUES (zeroblob(500000))")
                 conn.execute("DELETE FROM filler")
-            monkeypatch.setattr("bubbot.doctor.database._TIMES", 0)
+            monkeypatch.setattr("bubbot.ops.doctor.database._TIMES", 0)
             assert level(database(home), "database.journal") == "warning"
 
     @plants("database.empty")
@@ -288,7 +288,7 @@ class TestDatabase:
 class TestModel:
     @plants("model.missing", "model.local_missing", "model.unknown", "model.ok")
     def test_one_that_cannot_be_had(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(local, "available", lambda: False)
+        monkeypatch.setattr(model, "available", lambda: False)
         for name, wanted in (
             ("", "model.missing"),
             ("local", "model.local_missing"),
@@ -347,7 +347,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_made(home: Home, mon
         raise ValueError("all\nis lost")
 
     for name in ("check_plugins", "check_lock", "read_database", "check_python", "check_service", "read_config"):
-        monkeypatch.setattr(f"bubbot.doctor.checkup.{name}", fail)
+        monkeypatch.setattr(f"bubbot.ops.doctor.checkup.{name}", fail)
     made = examine(home, None, now=START, deep=False)
     told = [one for one in made.findings if one.id == "doctor.failed"]
     assert "doctor.failed" in found(told)

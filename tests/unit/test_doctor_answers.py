@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.doctor.answers import check_answers
 from bubbot.errors import ModelOverflow, ModelUnavailable
 from bubbot.home import Home
-from bubbot.settings import Settings
-from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.ops.doctor.answers import check_answers
+from bubbot.settings.loader import Settings
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from tests.budgets import ANN, opened, plan, spend
 from tests.doubles import START, CountingSalt, SteppingClock
 from tests.planting import found, plants

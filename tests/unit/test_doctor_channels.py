@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from bubbot.doctor.channels import ChannelProbe, ask, check_channels
-from bubbot.doctor.finding import Finding
 from bubbot.home import Home
-from bubbot.settings import Settings
+from bubbot.ops.doctor.channels import ChannelProbe, ask, check_channels
+from bubbot.ops.doctor.finding import Finding
+from bubbot.settings.loader import Settings
 from tests.botapi import faults as bot_faults
 from tests.botapi.server import Server as Telegram
 from tests.discordapi import faults as discord_faults
@@ -76,7 +76,7 @@ class TestSettings:
         offline = replace(asking, online=False)
         assert list(await told(offline, telegram={"token": TOKEN}, stdin={}, terminal={})) == ["channel.ok"]
         missing = (await told(offline, discord={}))["channel.no_token"]
-        assert (missing.level, "[channels.discord]" in missing.cause) == ("warning", True)
+        assert (missing.level, "[channels.discord.channel]" in missing.cause) == ("warning", True)
         assert missing.fix == f"bubbot init --home {asking.home.path}"
         twice = await told(offline, a={"kind": "telegram", "token": TOKEN}, b={"kind": "telegram", "token": TOKEN})
         assert "[channels.b] token is that of [channels.a]" in twice["channel.same_token"].cause

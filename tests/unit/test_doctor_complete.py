@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.main import main
-from bubbot.doctor.finding import Finding
+from bubbot.ops.doctor.finding import Finding
 from tests.docs.pages import ROOT
 from tests.planting import found, plants
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.doctor import limits
-from bubbot.doctor.clock import check_time_service
-from bubbot.doctor.disk import check_disk, check_file_system
-from bubbot.doctor.limits import check_files, check_memory
-from bubbot.doctor.service import check_service
-from bubbot.doctor.system import check_python, check_sqlite
-from bubbot.doctor.tools import told
-from bubbot.doctor.versions import check_libraries, check_litellm
 from bubbot.home import Home
-from bubbot.service.render import rendered, shipped
-from bubbot.settings import ModelSettings, Settings
+from bubbot.ops.doctor import limits
+from bubbot.ops.doctor.clock import check_time_service
+from bubbot.ops.doctor.disk import check_disk, check_file_system
+from bubbot.ops.doctor.limits import check_files, check_memory
+from bubbot.ops.doctor.service import check_service
+from bubbot.ops.doctor.system import check_python, check_sqlite
+from bubbot.ops.doctor.tools import told
+from bubbot.ops.doctor.versions import check_libraries, check_litellm
+from bubbot.ops.service.render import rendered, shipped
+from bubbot.settings.loader import ModelSettings, Settings
 from tests.installed import installed
 from tests.planting import found, level, plants
 
@@ -198,7 +198,7 @@ class TestClock:
         assert not found(check_time_service())
 
     def test_a_program_that_hangs_is_given_up(self, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("bubbot.doctor.tools.TOOL_TIMEOUT_SECONDS", 0.1)
+        monkeypatch.setattr("bubbot.ops.doctor.tools.TOOL_TIMEOUT_SECONDS", 0.1)
         programs(timedatectl="exec sleep 30")
         assert not found(check_time_service())
         assert told(["no-such-program-anywhere"]) is None

@@ -20,29 +20,29 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import MessagePart, Role
-from bubbot.doctor.checkup import examine
-from bubbot.doctor.credentials import ServiceCredentials, service_credentials
-from bubbot.doctor.database import read_database
-from bubbot.doctor.disk import check_file_system
-from bubbot.doctor.finding import Finding
-from bubbot.doctor.home import check_home, check_lock
-from bubbot.doctor.jobs import check_jobs
-from bubbot.doctor.ports import check_ports
-from bubbot.doctor.service import check_service
 from bubbot.errors import ModelUnavailable
 from bubbot.home import Home, WriterLock
+from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
+from bubbot.ops.doctor.database import read_database
+from bubbot.ops.doctor.disk import check_file_system
+from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.home import check_home, check_lock
+from bubbot.ops.doctor.jobs import check_jobs
+from bubbot.ops.doctor.ports import check_ports
+from bubbot.ops.doctor.service import check_service
+from bubbot.ops.service.render import rendered
 from bubbot.outbox import Outbox, outbox_tape
+from bubbot.ports.channel import MessagePart, Role
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.service.render import rendered
-from bubbot.settings import Settings
-from bubbot.settings_model import HealthSettings
-from bubbot.stores.backups import ExtraFiles, write_backup
-from bubbot.stores.sqlite import SqliteStore, open_store
+from bubbot.settings.loader import Settings
+from bubbot.settings.sections import HealthSettings
+from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from bubbot.views.schedule import Actor, ChatRef, ScheduleState
-from bubbot.wiring import now
+from bubbot.wiring.app import now
 from tests.botapi.server import Server
 from tests.budgets import ANN, opened, plan
 from tests.docs.pages import ROOT
@@ -57,7 +57,7 @@ TOKEN, OTHER = "12345678:" + "c" * 35, "87654321:" + "d" * 35
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at elsewhere, and take the most time by far."""
-    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ class TestOtherUsers:
     @mends("secret.file_unreadable")
     def test_a_secret_of_somebody_else(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         access, file = os.access, home.path / "token"
-        config(home, '[channels.telegram]\ntoken_file = "token"\n')
+        config(home, '[channels.telegram.channel]\ntoken_file = "token"\n')
         file.write_text(TOKEN)
         os.chown(file, 65534, 65534)
         monkeypatch.setattr(
@@ -237,12 +237,12 @@ class TestOtherUsers:
 
     @mends("channel.hidden_token")
     def test_a_token_that_only_root_can_see(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        config(home, "[channels.telegram]\n")
+        config(home, "[channels.telegram.channel]\n")
         unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
         store = tmp_path / "credstore"
         with monkeypatch.context() as inside:
-            inside.setattr("bubbot.doctor.credentials.told", lambda words: unit if "--system" in words else None)
-            inside.setattr("bubbot.doctor.credentials.CREDSTORE", store)  # as if closed
+            inside.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
+            inside.setattr("bubbot.ops.doctor.credentials.CREDSTORE", store)  # as if closed
             finding = found(checkup(home)())["channel.hidden_token"]
         mend_by_doctor(finding, tmp_path)
 
@@ -263,7 +263,7 @@ class TestSecrets:
     @plants("secret.file_odd")
     @mends("secret.file_missing", "secret.file_empty", "secret.file_open", "secret.file_odd")
     def test_a_file_with_a_secret(self, home: Home, tmp_path: Path) -> None:
-        config(home, '[channels.telegram]\ntoken_file = "token"\n')
+        config(home, '[channels.telegram.channel]\ntoken_file = "token"\n')
         file, check = home.path / "token", checkup(home)
         mend(check, "secret.file_missing", tmp_path, data=TOKEN)
         file.write_text("")
@@ -281,14 +281,14 @@ class TestSecrets:
     def test_a_token_is_replaced_where_it_is_taken_from(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        named = '[channels.telegram]\ntoken_file = "token"\n'
+        named = '[channels.telegram.channel]\ntoken_file = "token"\n'
         file, check = home.path / "token", checkup(home)
         config(home, named)
         file.touch(0o600)
         for wrong, wanted in (("12345678:short", "secret.odd_token"), ("nonsense", "channel.invalid")):
             file.write_text(wrong)
             mend(check, wanted, tmp_path, data=TOKEN)
-            config(home, f'[channels.telegram]\ntoken = "{wrong}"\n')
+            config(home, f'[channels.telegram.channel]\ntoken = "{wrong}"\n')
             mend(check, wanted, tmp_path, text=named)
         config(home, f'{named}[channels.b]\nkind = "telegram"\ntoken_file = "other"\n')
         shutil.copy(file, home.path / "other")
@@ -307,14 +307,14 @@ class TestChannels:
     @mends("channel.no_token")
     def test_one_without_a_token(self, home: Home, tmp_path: Path) -> None:
         with platform() as server:
-            config(home, f'[channels.telegram]\nbase_url = "{server.base_url}"\n')
+            config(home, f'[channels.telegram.channel]\nbase_url = "{server.base_url}"\n')
             typed = f"\n\n\n\n{server.bot.token}\n42\n\n"
             mend(checkup(home), "channel.no_token", tmp_path, data=typed)
 
     @plants("channel.nobody")
     @mends("channel.nobody")
     def test_one_on_which_nobody_can_ever_speak(self, home: Home, tmp_path: Path) -> None:
-        silent = f'[channels.telegram]\ntoken = "{TOKEN}"\npairing = false\n'
+        silent = f'[channels.telegram.channel]\ntoken = "{TOKEN}"\npairing = false\n'
         config(home, silent)
         mend(checkup(home), "channel.nobody", tmp_path, text=f"{silent}owners = [42]\n")
         config(home, silent)
@@ -325,7 +325,7 @@ class TestChannels:
     @mends("platform.refused")
     def test_one_whose_token_is_refused(self, home: Home, tmp_path: Path) -> None:
         with platform() as server:
-            config(home, f'[channels.telegram]\ntoken_file = "token"\nbase_url = "{server.base_url}"\n')
+            config(home, f'[channels.telegram.channel]\ntoken_file = "token"\nbase_url = "{server.base_url}"\n')
             (home.path / "token").touch(0o600)
             (home.path / "token").write_text(OTHER)
 
@@ -341,12 +341,12 @@ class TestCredentials:
     def test_a_token_that_systemd_hands_over_is_not_missing(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        config(home, "[channels.telegram]\n")
+        config(home, "[channels.telegram.channel]\n")
         runtime, store = tmp_path / "run", tmp_path / "credstore"
         unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
-        monkeypatch.setattr("bubbot.doctor.credentials.told", lambda words: unit if "--system" in words else None)
-        monkeypatch.setattr("bubbot.doctor.credentials.RUNTIME", runtime)
-        monkeypatch.setattr("bubbot.doctor.credentials.CREDSTORE", store)
+        monkeypatch.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
+        monkeypatch.setattr("bubbot.ops.doctor.credentials.RUNTIME", runtime)
+        monkeypatch.setattr("bubbot.ops.doctor.credentials.CREDSTORE", store)
         assert "channel.hidden_token" in found(checkup(home)())  # nobody can look there
         store.mkdir()
         assert "channel.no_token" in found(checkup(home)())
@@ -354,7 +354,7 @@ class TestCredentials:
         assert "channel.credential" in found(checkup(home)())
         folder = runtime / "credentials" / "bubbot.service"
         folder.mkdir(parents=True)
-        (folder / "channels.telegram.token").write_text(TOKEN)
+        (folder / "channels.telegram.channel.token").write_text(TOKEN)
         assert {"channel.ok"} == {one for one in found(checkup(home)()) if one.startswith("channel")}
         assert service_credentials(Home(tmp_path / "other")) == ServiceCredentials()
 
@@ -379,7 +379,7 @@ class TestDatabase:
         with raw(home.database) as conn:
             conn.execute("DROP TRIGGER entries_delete")
         mend(checkup(home), "database.triggers", tmp_path)
-        monkeypatch.setattr("bubbot.doctor.database.LARGE", 10_000)
+        monkeypatch.setattr("bubbot.ops.doctor.database.LARGE", 10_000)
         with raw(home.database) as conn:
             conn.execute("CREATE TABLE filler (data BLOB)")
             conn.execute("INSERT INTO filler VALUES (zeroblob(2000000))")
@@ -405,7 +405,7 @@ class TestDatabase:
             ada = server.user("Ada")
             room = str(server.private(ada).id)
             table = f'token = "{server.bot.token}"\nbase_url = "{server.base_url}"\nowners = [{ada.id}]\n'
-            config(home, f"[channels.telegram]\n{table}")
+            config(home, f"[channels.telegram.channel]\n{table}")
 
             start = {"attempt": 1, "session": f"telegram:{room}", "inbounds": []}
 
@@ -470,7 +470,7 @@ class TestPackages:
 
     CHECK = (
         "import dataclasses, json\n"
-        "from bubbot.doctor import plugins, versions\n"
+        "from bubbot.ops.doctor import plugins, versions\n"
         "plugins.GROUPS = ('bubbot.channels',)\n"
         "found = [*versions.check_litellm(), *versions.check_libraries(), *plugins.check_plugins(None)]\n"
         "print(json.dumps([dataclasses.astuple(one) for one in found]))\n"

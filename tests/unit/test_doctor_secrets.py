@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.doctor.checkup import examine
-from bubbot.doctor.finding import Finding
-from bubbot.doctor.secrets import check_secrets, read_secret_files
 from bubbot.home import Home
-from bubbot.models.litellm_keys import PROVIDER_KEY_VARIABLES
-from bubbot.settings import ModelSettings, Settings, load
+from bubbot.models.litellm.keys import PROVIDER_KEY_VARIABLES
+from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
+from bubbot.settings.loader import ModelSettings, Settings, load
 from tests.doubles import START
 from tests.planting import found, plants
 
@@ -25,7 +25,7 @@ RIGHT = "12345678:" + "a" * 35
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at elsewhere, and take the most time by far."""
-    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ class TestFiles:
         finding = of_files(home)["secret.file_open"]
         assert (finding.level, finding.fix) == ("warning", f"chmod 600 {file}")
         with monkeypatch.context() as inside:
-            inside.setattr("bubbot.doctor.secrets.MOUNTED", home.path)
+            inside.setattr("bubbot.ops.doctor.secrets.MOUNTED", home.path)
             assert list(of_files(home)) == ["secret.ok"]
         file.chmod(0o600)
         assert list(of_files(home)) == ["secret.ok"]
 
     @plants("secret.file_unreadable")
     def test_one_of_somebody_else(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        home.config.write_text('[channels.telegram]\ntoken_file = "token"\n')
+        home.config.write_text('[channels.telegram.channel]\ntoken_file = "token"\n')
         (home.path / "token").write_text(CANARY)
         monkeypatch.setattr("os.access", lambda *_: False)
         assert of_files(home)["secret.file_unreadable"].fix.startswith("sudo chown")
@@ -106,9 +106,9 @@ class TestFiles:
 class TestKeys:
     @plants("secret.in_config")
     def test_secrets_in_the_settings_are_named_and_not_shown(self, home: Home) -> None:
-        home.config.write_text(f'[model]\napi_key = "{CANARY}"\n[channels.telegram]\ntoken = "{RIGHT}"\n')
+        home.config.write_text(f'[model]\napi_key = "{CANARY}"\n[channels.telegram.channel]\ntoken = "{RIGHT}"\n')
         finding = told(check_secrets(load(home=home.path), home, None))["secret.in_config"]
-        assert "(model.api_key, channels.telegram.token)" in finding.cause
+        assert "(model.api_key, channels.telegram.channel.token)" in finding.cause
         assert finding.level == "ok"
 
     @plants("secret.no_key")

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import MessagePart, Receipt
-from bubbot.doctor.backups import check_backups
-from bubbot.doctor.checkup import examine
-from bubbot.doctor.finding import Finding
-from bubbot.doctor.quarantine import check_quarantine
-from bubbot.doctor.stuck import check_stuck
 from bubbot.home import Home, WriterLock
+from bubbot.ops.doctor.backups import check_backups
+from bubbot.ops.doctor.checkup import examine
+from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.quarantine import check_quarantine
+from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.outbox import Outbox, outbox_tape
+from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.quarantine import HOME_TAPE, Quarantine, released
-from bubbot.stores.backups import ExtraFiles, write_backup
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_check import DatabaseState, look_over
+from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
+from bubbot.stores.sqlite.check import DatabaseState, look_over
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds, CountingSalt
@@ -35,7 +35,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at elsewhere, and take the most time by far."""
-    monkeypatch.setattr("bubbot.doctor.checkup.check_plugins", lambda _: ())
+    monkeypatch.setattr("bubbot.ops.doctor.checkup.check_plugins", lambda _: ())
 
 
 @pytest.fixture
@@ -148,7 +148,9 @@ class TestReading:
         for name in ("config.toml", "bubbot.db", "bubbot.db-wal", "daemon.lock", "backups", "key"):
             home.path.mkdir(mode=0o700, exist_ok=True)
             if name == "key":
-                home.config.write_text('[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
+                home.config.write_text(
+                    '[model]\napi_key_file = "key"\n[channels.telegram.channel]\ntoken_file = "key"\n'
+                )
             odd(home.path / name, what)
             told = found(examine(home, None, now=START, deep=True).findings)
             assert "doctor.failed" not in told, (name, told["doctor.failed"])

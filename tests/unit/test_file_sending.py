@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, ChannelOptions, Outbound, OutboundFile
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.files import outgoing
 from bubbot.models.scripted import ScriptedModel
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.ports.channel import Attachment, ChannelOptions, Outbound, OutboundFile
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import digest_of
 from bubbot.tools.files import MAX_FILES
-from channels.saved import parts_of, saved
+from channels.platform.saved_files import parts_of, saved
 from tests.e2e.test_images import PNG
 from tests.turns import HOME, KeptChannel, Options, Played, calls, running, says
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import MessagePart, Receipt
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.stores.inmemory import InMemoryStore
 from tests.gateways import Stage, failing, rules
 from tests.turns import Bench, Options, running

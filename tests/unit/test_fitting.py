@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bubbot.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.runtime import fitting
 from bubbot.runtime.compose import ContextPolicy, rebuilt
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.views.context import CUT
 from tests.turns import HOME, Bench, Options, running
 

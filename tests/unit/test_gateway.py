@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.channel import MessagePart, Outbound, Receipt, UnparsedUpdate
 from bubbot.errors import DeliveryFailed, StoreFull
 from bubbot.gateway.inbound import QUEUE_LIMIT
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import MessagePart, Outbound, Receipt, UnparsedUpdate
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch, TapeStore

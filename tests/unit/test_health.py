@@ -11,10 +11,10 @@ from types import MappingProxyType
 import pytest
 
 from bubbot.budget import BudgetLimits, SpendingLimit
-from bubbot.channel import MessagePart, Role
 from bubbot.control.codec import decode, encode
 from bubbot.gateway.activity import TurnActivity
-from bubbot.gateway.health import (
+from bubbot.gateway.health.formatter import HealthFormatter, doing_words, size_words, why_failing
+from bubbot.gateway.health.snapshot import (
     FIRINGS,
     BackupStatus,
     BudgetUsage,
@@ -30,16 +30,16 @@ from bubbot.gateway.health import (
     owed_by,
     used_of,
 )
-from bubbot.gateway.health_words import HealthFormatter, doing_words, size_words, why_failing
 from bubbot.home import Home
 from bubbot.log import LoggedWarning
+from bubbot.ports.channel import MessagePart, Role
 from bubbot.runtime.app import RuntimeLoad
-from bubbot.stores.backups import ExtraFiles, write_backup
+from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
 from bubbot.views.budget import FailingModel, SpentTotal, TotalKey
 from bubbot.views.outbox import OutboxMessage
 from bubbot.views.schedule import ScheduleState
-from bubbot.wiring_health import newest_backup
+from bubbot.wiring.health import newest_backup
 from tests.unit.test_schedule_plan import standing
 
 NOW = "2026-11-22T12:00:00+00:00"

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.gateway.health import BackupStatus, HealthSnapshot, ModelOutage
-from bubbot.gateway.health_door import HealthAddress, HealthProbe, health_door
+from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot, ModelOutage
+from bubbot.gateway.health_server import HealthAddress, HealthProbe, health_door
 from bubbot.gateway.metrics import Metrics
 from tests.unit.test_health import FULL
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bubbot.gateway.health_door import HealthAddress, HealthProbe, health_door
+from bubbot.gateway.health_server import HealthAddress, HealthProbe, health_door
 from bubbot.gateway.http_server import HttpLimits
 from bubbot.gateway.metrics import Metrics
-from bubbot.gateway.web import SERVER_BODY_BYTES, WebhookSettings, web_door
+from bubbot.gateway.webhooks import SERVER_BODY_BYTES, WebhookSettings, web_door
 from tests.unit.test_health_door import _never
 from tests.virtual import virtual
 

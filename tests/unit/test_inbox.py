@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.channel import Attachment, Inbound, Sender, UnparsedUpdate
 from bubbot.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, done, inbox_tape, interrupted
+from bubbot.ports.channel import Attachment, Inbound, Sender, UnparsedUpdate
+from bubbot.ports.turn import AcceptedInbound
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.turn import AcceptedInbound
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import whole
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.init import answers
+from bubbot.ops.onboarding import answers
 
 TOKEN = "4242:SECRET-token_of-the-bot"
 

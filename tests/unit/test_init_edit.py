@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import ConfigError
-from bubbot.init.edit import parsed, toml, with_value, without
-from bubbot.init.present import example
-from bubbot.settings import describe
+from bubbot.ops.onboarding.edit import parsed, toml, with_value, without
+from bubbot.ops.onboarding.existing import example
+from bubbot.settings.loader import describe
 
 BOT = ("bot",)
 WRITTEN = """\
@@ -20,7 +20,7 @@ WRITTEN = """\
 name = "Ada # 1"   # who it is
 #language = "en"
 
-#[channels.telegram]
+#[channels.telegram.channel]
 #owners = []
 [log]
 level = "debug"
@@ -51,7 +51,7 @@ def test_a_commented_default_becomes_the_line_of_the_value() -> None:
 def test_a_commented_section_is_switched_on_and_the_rest_of_it_stays() -> None:
     made = with_value(WRITTEN, ("channels", "telegram"), "owners", [42])
     assert changed(WRITTEN, made) == [
-        ("#[channels.telegram]", "[channels.telegram]"),
+        ("#[channels.telegram.channel]", "[channels.telegram.channel]"),
         ("#owners = []", "owners = [42]"),
     ]
 

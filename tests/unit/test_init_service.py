@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bubbot.cli.init_service import RequestedService, home_of
-from bubbot.init.console import Console
-from bubbot.service.render import SYSTEM_HOME
+from bubbot.ops.onboarding.console import Console
+from bubbot.ops.service.render import SYSTEM_HOME
 
 
 @pytest.fixture

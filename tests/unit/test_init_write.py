@@ -11,8 +11,8 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.init.present import ExistingConfig, read_present
-from bubbot.init.write import write
+from bubbot.ops.onboarding.existing import ExistingConfig, read_present
+from bubbot.ops.onboarding.write import write
 
 OLD, NEW = '[bot]\nname = "old"\n', '[bot]\nname = "new"\n'
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, Quote, Sender
 from bubbot.errors import FetchFailed, ModelUnavailable
-from bubbot.model import Transcript, Usage
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Attachment, Quote, Sender
+from bubbot.ports.model import Transcript, Usage
 from bubbot.runtime.intake import AttachmentIntake, file_name, image_type
 from bubbot.runtime.metering import BudgetMeter
-from bubbot.runtime.waiting import QueuePolicy
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.runtime.queue import QueuePolicy
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import digest_of
 from bubbot.views.budget import SETTLED
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment
 from bubbot.errors import EntryNotFound
-from bubbot.model import ModelReply, ModelRequest, ModelTraits, ToolCall
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Attachment
+from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, ToolCall
 from bubbot.runtime.intake import AttachmentIntake
-from bubbot.runtime.waiting import QueuePolicy
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.runtime.queue import QueuePolicy
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import Kind, TapeEntry
 from tests.attached import NOTES, PHOTO, channel, content, execute, message, no_wait, options, shown

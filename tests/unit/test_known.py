@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from bubbot import plugins
-from bubbot.channel import BackfillCursor, ChannelOptions, Inbound, Role, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.inbox import Inbox, done, inbox_tape
 from bubbot.models.scripted import ScriptedModel
-from bubbot.settings import ModelSettings, Settings
+from bubbot.ports.channel import BackfillCursor, ChannelOptions, Inbound, Role, Sender
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import moment
 from bubbot.tape.service import TapeService
-from bubbot.wiring_daemon import open_daemon
+from bubbot.wiring.daemon import open_daemon
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import TIME, Stage, admitting, deletion_of, edit_of, reaction_to
 from tests.turns import Options, Played, running, says

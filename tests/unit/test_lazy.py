@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.model import Model, ModelReply, ModelRequest, ModelTraits, TokenCount
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.model import Model, ModelReply, ModelRequest, ModelTraits, TokenCount
 
 REQUEST = ModelRequest("", ({"role": "user", "content": "hi"},))
 

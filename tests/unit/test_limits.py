@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bubbot.channel import Attachment, Edit, Inbound, Quote, Sender
 from bubbot.gateway.limits import PersonLimiter, PersonLimits
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.doubles import START, SteppingClock

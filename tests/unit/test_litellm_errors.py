@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.litellm_errors import ERROR_KINDS, is_overflow, translated
-from bubbot.models.litellm_quiet import litellm
+from bubbot.models.litellm.errors import ERROR_KINDS, is_overflow, translated
+from bubbot.models.litellm.quiet import litellm
 
 MODEL = "openai/test"
 ASKED = httpx.Request("POST", "http://test/v1/chat/completions")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.model import ModelReply, ModelRequest, ToolCall
-from bubbot.models.litellm_messages import ReplyAssembler, messages_for
+from bubbot.models.litellm.messages import ReplyAssembler, messages_for
+from bubbot.ports.model import ModelReply, ModelRequest, ToolCall
 
 REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
 

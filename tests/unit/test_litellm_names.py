@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.models import litellm_names
-from bubbot.models.litellm_names import check, check_fallbacks, providers
-from bubbot.models.litellm_quiet import litellm
-from bubbot.models.litellm_sizes import _price_list
+from bubbot.models.litellm import names
+from bubbot.models.litellm.names import check, check_fallbacks, providers
+from bubbot.models.litellm.quiet import litellm
+from bubbot.models.litellm.sizes import _price_list
 
 
 def test_the_providers_are_those_litellm_knows() -> None:
@@ -73,7 +73,7 @@ def test_a_fallback_has_to_be_a_model_of_a_provider(name: str) -> None:
 def test_a_litellm_of_another_form_refuses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enumeration: str | None
 ) -> None:
-    monkeypatch.setattr(litellm_names, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(names, "_folder", lambda: tmp_path)
     if enumeration:
         (tmp_path / "types").mkdir()
         (tmp_path / "types" / "utils.py").write_text(enumeration)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.model import NANO, ModelPrice, PriceTier, Usage
-from bubbot.models.litellm_quiet import litellm
-from bubbot.models.litellm_sizes import known_size, longest_answer, price, traits
+from bubbot.models.litellm.quiet import litellm
+from bubbot.models.litellm.sizes import known_size, longest_answer, price, traits
+from bubbot.ports.model import NANO, ModelPrice, PriceTier, Usage
 
 KNOWN = [
     "openai/gpt-4o",

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import tiktoken
 
-from bubbot.model import TokenCount, ToolSpec
-from bubbot.models import litellm_tokens
-from bubbot.models.litellm_tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, encoding_name
+from bubbot.models.litellm import tokens
+from bubbot.models.litellm.tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, encoding_name
+from bubbot.ports.model import TokenCount, ToolSpec
 from bubbot.tape.entry import JsonObject
 
 NOISE = base64.b64encode(random.Random(1).randbytes(3_000)).decode()
@@ -43,7 +43,7 @@ def unresolved(*asked, **rest):
 
 socket.socket.connect = socket.socket.connect_ex = refuse
 socket.getaddrinfo = unresolved
-from bubbot.models.litellm_tokens import Tokenizers
+from bubbot.models.litellm.tokens import Tokenizers
 for name in ("openai/gpt-4o", "openai/gpt-4"):
     print(Tokenizers().count_text(name, "hello world"))
 print(Tokenizers(Path(sys.argv[1])).count_text("openai/gpt-4o", "hello"))
@@ -58,7 +58,7 @@ def tokenizers() -> TokenizerCache:
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """tiktoken itself finds the files there, too."""
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(litellm_tokens._shipped()))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tokens._shipped()))
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -146,14 +146,14 @@ def test_pieces_add_up_to_the_text() -> None:
         TEXTS["lines"],
         "\n" * TOKENIZER_CHUNK_CHARS + "a" * TOKENIZER_CHUNK_CHARS,
     ):
-        pieces = litellm_tokens._pieces(text)
+        pieces = tokens._pieces(text)
         assert "".join(pieces) == text
         assert all(0 < len(piece) <= TOKENIZER_CHUNK_CHARS for piece in pieces) or text == ""
 
 
 @pytest.mark.parametrize("damage", ["missing", "altered"])
 def test_a_file_that_is_not_there_or_another_one_leaves_it_to_the_estimate(tmp_path: Path, damage: str) -> None:
-    shipped = litellm_tokens._shipped()
+    shipped = tokens._shipped()
     assert shipped is not None
     for file in shipped.iterdir() if damage == "altered" else ():
         if file.is_file() and file.stat().st_size:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.models.litellm_wire import StreamEnding
+from bubbot.models.litellm.wire import StreamEnding
 
 STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
 BEGUN = {"type": "message_start", "message": {"id": "msg_1"}}

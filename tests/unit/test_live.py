@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import ChatMigration, MessagePart, Outbound, OutboundFile, Receipt
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.live import (
     BARE_START,
@@ -25,7 +24,8 @@ from bubbot.gateway.live import (
     LiveAnswers,
 )
 from bubbot.gateway.outbound import CONTINUED_BELOW
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, TextDelta, Usage
+from bubbot.ports.channel import ChatMigration, MessagePart, Outbound, OutboundFile, Receipt
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.gateways import TIME, SearchedStage, Stage, failing, rules

@@ -168,7 +168,7 @@ class TestSetup:
                 logger.info("no")
             assert lines.getvalue() == ""
             loud.warning("yes")
-            logging.getLogger("channels.telegram").debug("ours")
+            logging.getLogger("channels.telegram.channel").debug("ours")
         finally:
             loud.setLevel(logging.NOTSET)
         assert [line.rpartition("=")[2] for line in lines.getvalue().splitlines()] == ["yes", "ours"]

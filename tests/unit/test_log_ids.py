@@ -13,7 +13,7 @@ import pytest
 
 from bubbot import log
 from bubbot.errors import DeliveryFailed
-from bubbot.model import ModelEvent, ModelReply, ModelRequest
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.stores.inmemory import InMemoryStore
 from tests.gateways import WAITS, Stage, failing, rules
 from tests.turns import Options, Replying, running

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bubbot.channel import Receive
+from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused
 from bubbot.gateway.manager import ChannelManager, ShutdownTimeouts
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Receive
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.supervise import Backoff
 from bubbot.tape.store import TapeStore
 from tests.gateways import Stage, rules
 from tests.turns import Bench, Options, Played, running

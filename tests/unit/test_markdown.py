@@ -8,9 +8,9 @@ import pytest
 from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 
-from channels.markdown import parse
-from channels.markdown_parser import STEPS
-from channels.marked import MarkedText
+from channels.markdown.marked_text import MarkedText
+from channels.markdown.parser import STEPS
+from channels.markdown.render import parse
 
 
 def shown(marked: MarkedText) -> list[tuple[str, str]]:

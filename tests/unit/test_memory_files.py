@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.cli.memory_files import parsed, read_memory
+from bubbot.cli.memory.files import parsed, read_memory
 from bubbot.errors import ConfigError
 from bubbot.memory import MemoryZone
 from bubbot.tape.service import TapeService

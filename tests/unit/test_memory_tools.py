@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Role, Sender
 from bubbot.errors import ToolRetry
 from bubbot.memory import MemoryZone
+from bubbot.ports.channel import Role, Sender
+from bubbot.ports.tool import Tool, Toolbox
+from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
-from bubbot.tool import Tool, Toolbox
 from bubbot.tools.memory import memory_tools
-from bubbot.turn import Turn
 from tests.doubles import SteppingClock
 
 TOOLS = Toolbox(memory_tools(retention_days=30, recent_days=7))

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bubbot.budget import Budget
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.activity import ActivityTracker
-from bubbot.gateway.health import HealthSnapshot
+from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from types import MappingProxyType
 
-from bubbot.model import ModelRequest, ToolSpec
+from bubbot.ports.model import ModelRequest, ToolSpec
 
 TOOLS = (
     ToolSpec("tape_search", 'Searches "everything".', {"type": "object", "properties": {"q": {"type": "string"}}}),

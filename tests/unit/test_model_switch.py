@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.channel import Role
 from bubbot.errors import ConfigError
-from bubbot.model import Model, ModelTraits
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role
+from bubbot.ports.model import Model, ModelTraits
 from bubbot.runtime.models import SessionModels
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from bubbot.channel import Channel, ChannelHealth
-from bubbot.environment import service_manager
+from bubbot.concurrency import Backoff
 from bubbot.gateway.manager import ShutdownTimeouts
-from bubbot.service.notify import STATUS_LIMIT, ServiceNotifier
-from bubbot.service.report import ServiceTiming, WatchedChannels, reporting
-from bubbot.supervise import Backoff
+from bubbot.ops.service.notify import STATUS_LIMIT, ServiceNotifier
+from bubbot.ops.service.report import ServiceTiming, WatchedChannels, reporting
+from bubbot.ports.channel import Channel, ChannelHealth
+from bubbot.settings.environment import service_manager
 from tests.e2e.manager import Manager, listening
 
 PACE = Backoff(lambda: 0.5, first=0.01, longest=0.02)

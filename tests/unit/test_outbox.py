@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.channel import MessagePart, Receipt
 from bubbot.outbox import OUTBOX_CHECKPOINT_INTERVAL, Outbox, intent, outbox_tape
+from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from bubbot.views.inbox import SessionTraceView

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.channel import replace_controls
 from bubbot.cli.output import AnswerPrinter, escape_json, raw_output, show, show_aside, show_json, show_line
 from bubbot.errors import OutputFailed
+from bubbot.ports.channel import replace_controls
 from tests.docs.pages import ROOT
 
 HOSTILE = "a\x1b]52;c;ZXZpbA==\x07\x9b2J\r\u202etxt\u2066\u200f\u2028\ud800z"

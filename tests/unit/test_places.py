@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bubbot.errors import BubbotError
-from bubbot.runtime.places import TurnLimiter
+from bubbot.runtime.turn_limiter import TurnLimiter
 from tests.virtual import virtual
 
 

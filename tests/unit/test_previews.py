@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.channel import (
+from bubbot.gateway.previews import PreviewSink
+from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import (
     Preview,
     StepFinished,
     StopRequest,
@@ -20,9 +22,7 @@ from bubbot.channel import (
     TurnFinished,
     TurnStarted,
 )
-from bubbot.gateway.previews import PreviewSink
-from bubbot.model import ModelReply
-from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.model import ModelReply
 from bubbot.runtime.calls import ToolLimits
 from bubbot.runtime.preview import ARGUMENTS_SHOWN, PreviewText, shortened
 from bubbot.runtime.router import route_assistant

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bubbot.channel import BackfillCursor, ChannelOptions
 from bubbot.inbox import Inbox, began_anew
+from bubbot.ports.channel import BackfillCursor, ChannelOptions
 from bubbot.quarantine import Quarantine, released
 from bubbot.tape.service import TapeService
 from bubbot.views.quarantine import RestoreFact
-from channels.discord_missed import Backfill, snowflake
-from channels.discord_patience import DiscordReceiveTiming
+from channels.discord.backfill import Backfill, snowflake
+from channels.discord.retry import DiscordReceiveTiming
 from tests.doubles import CountingIds
 
 

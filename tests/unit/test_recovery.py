@@ -10,16 +10,16 @@ import pytest
 
 from bubbot.inbox import INBOX_CHECKPOINT_INTERVAL, Inbox, inbox_tape
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.turn import Turn
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import recover
-from bubbot.runtime.waiting import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import open_store
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
-from bubbot.tool import NoArgs, Tool, tool
-from bubbot.turn import Turn
 from bubbot.views.inbox import INBOX_CHECKPOINT
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of

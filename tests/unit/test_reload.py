@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 
 from bubbot import plugins
-from bubbot.channel import BotIdentity, ChannelOptions, Inbound, Receive, Sender
-from bubbot.cli.run import _reload_when
-from bubbot.cli.run_control import _doors
-from bubbot.cli.run_health import attached
+from bubbot.cli.run.command import _reload_when
+from bubbot.cli.run.control import _doors
+from bubbot.cli.run.health import attached
+from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.metrics import Metrics
 from bubbot.home import Home
-from bubbot.service.notify import ServiceNotifier
-from bubbot.service.report import ServiceReporter, ServiceTiming
-from bubbot.settings import ModelSettings, Settings
-from bubbot.supervise import Backoff
+from bubbot.ops.service.notify import ServiceNotifier
+from bubbot.ops.service.report import ServiceReporter, ServiceTiming
+from bubbot.ports.channel import BotIdentity, ChannelOptions, Inbound, Receive, Sender
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.wiring import now
-from bubbot.wiring_daemon import Daemon, open_daemon
-from bubbot.wiring_reload import Reloader
+from bubbot.wiring.app import now
+from bubbot.wiring.daemon import Daemon, open_daemon
+from bubbot.wiring.reload import Reloader
 from tests.gateways import Stage
 
 _load = plugins.load

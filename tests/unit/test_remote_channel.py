@@ -11,7 +11,15 @@ from shutil import rmtree
 
 import pytest
 
-from bubbot.channel import (
+from bubbot.control.chat import ChatEnd
+from bubbot.control.client import connected
+from bubbot.control.codec import JsonObject, encode
+from bubbot.control.peer import ControlPeer
+from bubbot.errors import ConfigError, ControlError, DeliveryFailed
+from bubbot.gateway import remote as module
+from bubbot.gateway.control import ControlServer
+from bubbot.gateway.remote import ChatService, RemoteChannel
+from bubbot.ports.channel import (
     Channel,
     ChannelEvent,
     CommandInfo,
@@ -29,18 +37,10 @@ from bubbot.channel import (
     TurnStarted,
     UnparsedUpdate,
 )
-from bubbot.control.chat import ChatEnd
-from bubbot.control.client import connected
-from bubbot.control.codec import JsonObject, encode
-from bubbot.control.peer import ControlPeer
-from bubbot.errors import ConfigError, ControlError, DeliveryFailed
-from bubbot.gateway import remote as module
-from bubbot.gateway.control import ControlServer
-from bubbot.gateway.remote import ChatService, RemoteChannel
+from bubbot.ports.turn import TurnResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
-from bubbot.turn import TurnResult
 from tests.doubles import CountingIds, SteppingClock
 
 WAIT = 10.0

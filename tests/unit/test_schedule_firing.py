@@ -9,16 +9,16 @@ from datetime import timedelta
 
 import pytest
 
-from bubbot.channel import Role
 from bubbot.errors import DeliveryFailed
-from bubbot.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.channel import Role
+from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.runtime.metering import payer_of
-from bubbot.runtime.waiting import QueuePolicy
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event
-from bubbot.tool import NoArgs, tool
-from bubbot.turn import Turn
 from tests.gateways import admitting
 from tests.schedules import Timed, timed
 from tests.turns import KeptChannel, Options, Played, Replying, calls, says

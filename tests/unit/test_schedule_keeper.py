@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from bubbot.channel import Inbound, Role
-from bubbot.schedule.book import ScheduleStore
+from bubbot.ports.channel import Inbound, Role
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.schedule.keeper import JobTimer
+from bubbot.schedule.store import ScheduleStore
+from bubbot.schedule.timer import JobTimer
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService

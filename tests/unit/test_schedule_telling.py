@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bubbot.channel import Role
 from bubbot.errors import ScheduleRefused
+from bubbot.ports.channel import Role
 from bubbot.schedule.changes import JobChanges, JobRequester, ScheduleLimits, quiet_hours, quiet_text
+from bubbot.schedule.formatter import JobFormatter
 from bubbot.schedule.refusal import told
-from bubbot.schedule.telling import JobFormatter
 from bubbot.schedule.when import parse_when, zone_named
 from bubbot.schedule.words import in_words, length_words, moment_words
 from bubbot.tape.entry import TapeEntry, event

@@ -10,20 +10,20 @@ from zoneinfo import ZoneInfo
 
 from apscheduler.triggers.cron import CronTrigger
 
-from bubbot.channel import Inbound, Role, Sender
 from bubbot.home import Home
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.schedule.book import ScheduleStore
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.schedule.keeper import JobTimer
+from bubbot.schedule.store import ScheduleStore
+from bubbot.schedule.timer import JobTimer
 from bubbot.schedule.when import parse_when
-from bubbot.settings import ModelSettings, Settings
-from bubbot.stores.sqlite import open_store
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.views.schedule import Actor, ChatRef
-from bubbot.wiring import open_app
+from bubbot.wiring.app import open_app
 from tests.doubles import CountingIds, CountingSalt
 
 BERLIN = ZoneInfo("Europe/Berlin")

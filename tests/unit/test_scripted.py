@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError, ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.model import ModelOptions, ModelReply, ModelRequest, TextDelta
 from bubbot.models.scripted import ScriptedModel, create
+from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest, TextDelta
 
 
 def request(*messages: tuple[str, str]) -> ModelRequest:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores import sqlite_text
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite import text as sqlite_text
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService

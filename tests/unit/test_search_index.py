@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores import sqlite_index_fill
-from bubbot.stores.sqlite import SqliteStore, open_readonly, open_store
-from bubbot.stores.sqlite_index import SqliteIndex, look_over_index
-from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
-from bubbot.stores.sqlite_index_schema import index_path
+from bubbot.stores.sqlite.index import fill
+from bubbot.stores.sqlite.index.reader import SqliteIndex, look_over_index
+from bubbot.stores.sqlite.index.schema import index_path
+from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import event, message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -238,7 +238,7 @@ async def test_what_was_written_in_many_parts_is_merged(
     await chat.append([message("user", f"word{number}") for number in range(1200)])
     await filler.fill()
     before = parts()
-    monkeypatch.setattr(sqlite_index_fill, "UNTIDY", 1000)
+    monkeypatch.setattr(fill, "UNTIDY", 1000)
     await filler.fill()
     assert (before > 1, parts()) == (True, 1)
     assert await found(chat, "word1199") == [1200]

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.search.asked import CLASSES, Asked, Words, asked, nowhere
 from benchmarks.soak.lag import Lag
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
+from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch

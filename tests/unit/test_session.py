@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Quote, Sender
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.channel import Quote, Sender
+from bubbot.ports.tool import NoArgs, Tool, tool
+from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, Tool, tool
-from bubbot.turn import Turn
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.channel import Role, UnparsedUpdate
 from bubbot.errors import DeliveryFailed
-from bubbot.model import ModelTraits
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role, UnparsedUpdate
+from bubbot.ports.model import ModelTraits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.settings import load
-from bubbot.settings_channels import ChannelSettings, channel_settings
+from bubbot.settings.channels import ChannelSettings, channel_settings
+from bubbot.settings.loader import load
 
 
 def test_what_is_not_set_has_its_default() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from channels.long_blocks import LongBlockLimits, to_files
-from channels.markdown import parse
-from channels.marked import MarkedText, TextMark, at_most, utf16
-from channels.split import split
-from channels.split_source import split_source
+from channels.markdown.long_blocks import LongBlockLimits, to_files
+from channels.markdown.marked_text import MarkedText, TextMark, at_most, utf16
+from channels.markdown.render import parse
+from channels.markdown.split import split
+from channels.markdown.split_source import split_source
 
 
 def texts(text: str, limit: int) -> list[str]:

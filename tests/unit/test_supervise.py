@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bubbot import supervise as module
+from bubbot import concurrency as module
+from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused
-from bubbot.supervise import Backoff, supervise
 
 STEADY = Backoff(lambda: 0.5)
 

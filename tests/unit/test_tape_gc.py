@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from bubbot.channel import Inbound, Sender
-from bubbot.cli.tape_gc_change import CollectTapes, collect, plan
-from bubbot.cli.writing import CommandContext
+from bubbot.cli.tape.gc_change import CollectTapes, collect, plan
+from bubbot.cli.write_command import CommandContext
 from bubbot.inbox import Inbox, inbox_tape
-from bubbot.settings import Settings
-from bubbot.settings_model import StoreSettings
-from bubbot.stores.sqlite import SqliteStore
+from bubbot.ports.channel import Inbound, Sender
+from bubbot.settings.loader import Settings
+from bubbot.settings.sections import StoreSettings
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event, thaw
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch

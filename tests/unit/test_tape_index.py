@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bubbot import wiring_search
 from bubbot.cli.main import main
-from bubbot.settings_model import SearchSettings
-from bubbot.stores.sqlite import SqliteStore, open_store
-from bubbot.stores.sqlite_index_keeper import Indexer, IndexerTiming
-from bubbot.stores.sqlite_index_schema import index_path
-from bubbot.wiring_search import indexing
+from bubbot.settings.sections import SearchSettings
+from bubbot.stores.sqlite.index.schema import index_path
+from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
+from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.wiring import search
+from bubbot.wiring.search import indexing
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import notes
 
@@ -35,7 +35,7 @@ async def until_filled(store: SqliteStore) -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring_search, "Indexer", partial(Indexer, manners=IndexerTiming(start=0, gather=0)))
+    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start=0, gather=0)))
 
 
 @pytest.mark.usefixtures("hurried")
@@ -63,7 +63,7 @@ async def test_without_an_index_there_is_no_file(sqlite_store: SqliteStore, tmp_
 async def test_a_bot_that_ends_at_once_leaves_nothing_behind(
     sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring_search, "Indexer", partial(Indexer, manners=IndexerTiming(start=3600.0)))
+    monkeypatch.setattr(search, "Indexer", partial(Indexer, manners=IndexerTiming(start=3600.0)))
     async with asyncio.timeout(60), running(sqlite_store):  # it does not wait for the hour to pass
         pass
     assert await sqlite_store.index_state() is None

@@ -10,15 +10,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.channel import Role, Sender
 from bubbot.errors import ToolRetry
+from bubbot.ports.channel import Role, Sender
+from bubbot.ports.tool import Toolbox
+from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.tool import Toolbox
 from bubbot.tools.tape import tape_tools
-from bubbot.turn import Turn
 from tests.doubles import CountingIds, SteppingClock
 
 BOX = Toolbox(tape_tools())

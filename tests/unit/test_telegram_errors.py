@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.wiring_channels import WAITS
-from channels.telegram_api import TelegramApiTiming
-from channels.telegram_errors import (
+from bubbot.wiring.channels import WAITS
+from channels.telegram.api import TelegramApiTiming
+from channels.telegram.errors import (
     TelegramApiError,
     TelegramUnavailable,
     delivery_failed,
@@ -19,7 +19,7 @@ from channels.telegram_errors import (
     refusal,
     token_refused,
 )
-from channels.telegram_poll import OutageLog
+from channels.telegram.poller import OutageLog
 from tests.virtual import virtual
 
 TOKEN = "4242:SECRET-token"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Attachment, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
-from channels.telegram_inbound import read_update
-from channels.telegram_text_in import TelegramBotUser
+from bubbot.ports.channel import Attachment, ChatMigration, Edit, Inbound, Quote, Reaction, Sender, UnparsedUpdate
+from channels.telegram.inbound import read_update
+from channels.telegram.inbound_text import TelegramBotUser
 
 ME = TelegramBotUser(4242, "Our_Bot", frozenset({"new", "help"}))
 KIM = {"id": 77, "is_bot": False, "first_name": "Kim", "last_name": "Lee", "username": "kim", "language_code": "en"}

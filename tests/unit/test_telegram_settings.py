@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError
-from channels.telegram_settings import TELEGRAM_KEYS, check_keys, read_settings
+from channels.telegram.settings import TELEGRAM_KEYS, check_keys, read_settings
 
 TOKEN = "4242:SECRET-token_of-the-bot"
 HOOK = {"token": TOKEN, "mode": "webhook", "webhook_url": "https://bot.example.org/tg", "webhook_secret": "s" * 20}

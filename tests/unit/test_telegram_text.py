@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.channel import MessagePart, Outbound, OutboundFile
-from channels.marked import utf16
-from channels.telegram_text import TelegramLayout, parts, plain
+from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
+from channels.markdown.marked_text import utf16
+from channels.telegram.text import TelegramLayout, parts, plain
 
 
 def of(text: str, *files: OutboundFile, reply_to: str = "") -> list[MessagePart]:

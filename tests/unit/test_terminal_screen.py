@@ -11,9 +11,9 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from bubbot import log
-from bubbot.channel import kept_aside
-from channels.terminal_history import LineHistory
-from channels.terminal_screen import printed_above
+from bubbot.ports.channel import kept_aside
+from channels.terminal.history import LineHistory
+from channels.terminal.screen import printed_above
 
 
 async def lines_of(history: LineHistory) -> list[str]:

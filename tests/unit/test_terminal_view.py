@@ -6,8 +6,8 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from bubbot.channel import CommandInfo, ToolFinished
-from channels.terminal_view import WIDEST, CommandCompleter, harmless, markdown, rows, tool_line
+from bubbot.ports.channel import CommandInfo, ToolFinished
+from channels.terminal.view import WIDEST, CommandCompleter, harmless, markdown, rows, tool_line
 
 COMMANDS = (
     CommandInfo("tape.search", "Searches everything", ("query", "kinds", "limit")),

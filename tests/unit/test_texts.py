@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from bubbot import errors
-from bubbot.channel import Role, UnparsedUpdate
 from bubbot.errors import (
     BubbotError,
     ModelEmptyAnswer,
@@ -29,13 +28,14 @@ from bubbot.errors import (
 )
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.channel import Role, UnparsedUpdate
+from bubbot.ports.turn import AcceptedInbound
 from bubbot.runtime.opening import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import LANGUAGES, Texts
 from bubbot.texts.language import Language, Sentence
 from bubbot.tools.schedule import schedule_tools
 from bubbot.tools.usage import usage_tool
-from bubbot.turn import AcceptedInbound
 from tests.docs.pages import ROOT
 from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.test_recovery import Gate

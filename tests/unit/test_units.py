@@ -13,10 +13,10 @@ import pytest
 
 from bubbot.cli.main import EXIT_DAMAGED, EXIT_REFUSED, EXIT_USAGE
 from bubbot.errors import ConfigError
-from bubbot.service.install import this_program
-from bubbot.service.render import rendered, shipped, word
-from bubbot.service.report import ServiceTiming
-from bubbot.settings import Settings, load
+from bubbot.ops.service.install import this_program
+from bubbot.ops.service.render import rendered, shipped, word
+from bubbot.ops.service.report import ServiceTiming
+from bubbot.settings.loader import Settings, load
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "bubbot" / "service" / "units"
@@ -48,7 +48,7 @@ def test_the_units_to_copy_by_hand_are_those_that_are_installed() -> None:
 
 
 def test_the_units_are_part_of_the_package() -> None:
-    assert '"service/units/*"' in (ROOT / "pyproject.toml").read_text()
+    assert '"ops/service/units/*"' in (ROOT / "pyproject.toml").read_text()
 
 
 @needs_analyze

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bubbot.model import Usage
+from bubbot.ports.model import Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, message

@@ -7,9 +7,9 @@ from datetime import UTC, timedelta
 import pytest
 
 from bubbot.budget import BudgetLimits, SpendingLimit
-from bubbot.channel import Role
-from bubbot.model import ModelPrice
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.channel import Role
+from bubbot.ports.model import ModelPrice
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.tools.usage import UsageReporter, usage_tool

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bubbot.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.waiting import JOINED_LIMIT, MAX_DEBOUNCE_FACTOR, MessageQueue, QueuedMessage, QueuePolicy
+from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
+from bubbot.ports.turn import AcceptedInbound, TapeChange
+from bubbot.runtime.queue import JOINED_LIMIT, MAX_DEBOUNCE_FACTOR, MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from bubbot.turn import AcceptedInbound, TapeChange
 from tests.doubles import START, SteppingClock
 from tests.gateways import TIME, Stage, deletion_of, edit_of, reaction_to, rules
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of

@@ -8,9 +8,9 @@ import pytest
 
 from bubbot.budget import BudgetLimits, SpendingLimit
 from bubbot.errors import ConfigError
-from bubbot.model import ModelPrice, Usage
-from bubbot.settings import load
-from bubbot.wiring_budget import ANSWER_TOKENS, FREE, plan_of
+from bubbot.ports.model import ModelPrice, Usage
+from bubbot.settings.loader import load
+from bubbot.wiring.budget import ANSWER_TOKENS, FREE, plan_of
 
 
 def planned(home: Path, text: str) -> BudgetLimits:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.channel import ChannelHealth, Inbound, Outbound, Role, Sender
-from bubbot.cli.tape_names import service
+from bubbot.cli.session_names import service
 from bubbot.home import Home
-from bubbot.settings import ModelSettings, Settings
-from bubbot.wiring import Bot, now, open_app, open_tapes
-from bubbot.wiring_health import left_behind
+from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.wiring.app import Bot, now, open_app, open_tapes
+from bubbot.wiring.health import left_behind
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli import writing
+from bubbot.cli import write_command
 from bubbot.cli.main import COMMANDS
-from bubbot.cli.writing import WRITING, CommandContext, answer
+from bubbot.cli.write_command import WRITING, CommandContext, answer
 from bubbot.control.codec import encode
 from bubbot.errors import ConfigError, ControlError, EntryNotFound
-from bubbot.settings import Settings
-from bubbot.stores.sqlite import open_store
+from bubbot.settings.loader import Settings
+from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.service import session_tape
-from bubbot.wiring import now
+from bubbot.wiring.app import now
 
 WAIT = 10.0
 
@@ -63,7 +63,7 @@ async def desk(tmp_path: Path, turns: Turns) -> AsyncIterator[CommandContext]:
 
 async def do(desk: CommandContext, name: str, **arguments: object) -> str:
     """What the running bot prints for a command."""
-    kind, _ = writing._loaded(name)
+    kind, _ = write_command._loaded(name)
     return str((await answer(desk, {"name": name, "arguments": encode(kind(**arguments))}))["told"]["text"])
 
 
@@ -99,7 +99,7 @@ async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: 
 async def test_a_turn_that_does_not_end_is_not_waited_for_for_ever(
     desk: CommandContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "WRITE_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(write_command, "WRITE_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(ConfigError, match=",stop ends it; nothing was written"):
         await do(desk, "memory save", session="work", text="tea")
 
@@ -122,7 +122,7 @@ async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> No
 
 @pytest.mark.parametrize("name", WRITING)
 def test_every_writing_command_is_there(name: str) -> None:
-    kind, work = writing._loaded(name)
+    kind, work = write_command._loaded(name)
     assert is_dataclass(kind)
     assert callable(work)
     assert name.partition(" ")[0] in COMMANDS

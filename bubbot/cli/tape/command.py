@@ -1,0 +1,169 @@
+"""`bubbot tape`: looking at tapes, beside a running bot, and putting one aside; files and search are next door."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+from bubbot.cli.output import show, show_json, show_line
+from bubbot.cli.session_names import service, session_of, tape_name
+from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.tape import files, gc, index, repair, search
+from bubbot.cli.tape.change import ArchiveTape
+from bubbot.cli.write_command import perform
+from bubbot.errors import ConfigError
+from bubbot.stores.jsonl import fields
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.query import TapeQuery, date_bounds
+from bubbot.views.anchors import AnchorsView
+from bubbot.wiring.app import open_tapes
+
+EXIT_OK, EXIT_DAMAGED = 0, 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands."""
+    parser.description = "Look at tapes. All but archive, import, gc, repair and index --rebuild only read, and work beside a running bot."
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    commands.add_parser("list", help="every tape: session, entries, archives")
+    show = commands.add_parser("show", help="the entries of a tape")
+    show.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
+    show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
+    show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
+    show.add_argument("--until", help="up to this date or time")
+    show.add_argument("--last", type=_count, metavar="N", help="only the newest N entries")
+    show.add_argument("--turn", default="", metavar="TRACE", help="only the turn whose id begins so; failures tell it")
+    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
+    anchors.add_argument("tape")
+    anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
+    verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
+    verify.add_argument("tape", nargs="?", help="one tape only")
+    verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
+    archive = commands.add_parser("archive", help="put a tape aside under an archive name and start it anew")
+    archive.add_argument("tape")
+    search.configure(commands)
+    index.configure(commands)
+    files.configure(commands)
+    gc.configure(commands)
+    repair.configure(commands)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs one action."""
+    return asyncio.run(_ACTIONS[args.action](setup(args), args))
+
+
+async def _list(made: CommandSetup, _args: argparse.Namespace) -> int:
+    async with open_tapes(made.home) as (store, _):
+        lines = []
+        for one in await store.tapes():
+            session = await session_of(store, one.name)
+            notes = [f"archive of {one.archived_from}"] if one.archived_from else []
+            notes += [f"{one.erased} erased"] if one.erased else []
+            lines.append(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
+    for line in sorted(lines):
+        show_line(line)
+    return EXIT_OK
+
+
+async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
+    kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
+    try:
+        since, until = date_bounds(args.since, args.until)
+    except ValueError as error:
+        raise ConfigError(f"{error}") from error
+    async with open_tapes(made.home) as (store, workspace):
+        tape = await tape_name(store, workspace, args.tape)
+        newest = args.last is not None
+        limit = None if args.turn else args.last
+        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit)
+        entries = (await store.fetch([query]))[0]
+    entries = tuple(one for one in entries if str(one.meta.get("turn", "")).startswith(args.turn))[: args.last]
+    if not entries and (strange := [kind for kind in kinds if kind not in list(Kind)]):
+        raise ConfigError(f"--kinds {strange[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
+    for entry in reversed(entries) if args.last is not None else entries:
+        if args.json:
+            show_json(fields(entry))
+        else:
+            show_line(_line(entry))
+    return EXIT_OK
+
+
+def _line(entry: TapeEntry) -> str:
+    if entry.erased:
+        return f"#{entry.id} {entry.date[:19]} {entry.kind} (erased)"
+    payload = thaw(entry.payload)
+    if entry.kind == "message" and isinstance(payload.get("content"), str):
+        text = f"{payload.get('role')}: {payload['content']}"
+    else:
+        text = json.dumps(payload, ensure_ascii=False)
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return f"#{entry.id} {entry.date[:19]} {entry.kind} {shown if len(shown) <= 400 else shown[:399] + '…'}"
+
+
+async def _anchors(made: CommandSetup, args: argparse.Namespace) -> int:
+    async with open_tapes(made.home) as (store, workspace):
+        tape = service(store, await tape_name(store, workspace, args.tape))
+        for line in await tape.read(AnchorsView(zones=args.zones)):
+            show_line(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
+    return EXIT_OK
+
+
+async def _verify(made: CommandSetup, args: argparse.Namespace) -> int:
+    async with open_tapes(made.home) as (store, workspace):
+        only = await tape_name(store, workspace, args.tape) if args.tape else None
+        found = await store.audit(only)
+        for finding in found.findings:
+            if finding.what != "erased":
+                show_line(f"{finding.place} {finding.what}: {finding.detail}")
+        for name in found.triggers:
+            show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
+        kinds = ("altered", "missing", "renamed", "erased")
+        counts = {what: sum(one.what == what for one in found.findings) for what in kinds}
+        damaged = bool(found.damage or found.triggers)
+        if args.head:
+            damaged = not await _same_head(store, args.head) or damaged
+    summary = ", ".join(f"{count} {what}" for what, count in counts.items())
+    show(f"{found.entries} entries on {found.tapes} tapes: {summary}; head {found.head}")
+    return EXIT_DAMAGED if damaged else EXIT_OK
+
+
+async def _same_head(store: SqliteStore, kept: str) -> bool:
+    position, colon, _ = kept.partition(":")
+    if not colon or not position.isdecimal():
+        raise ConfigError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
+    same = await store.deployment_head(int(position)) == kept
+    older = not same and await store.deployment_head(int(position), older=True) == kept
+    show(f"the kept head {'is' if same or older else 'is NOT'} the one these tapes had at position {position}")
+    if older:
+        show("It is of the older form, which did not cover the names of tapes: keep the new one that is printed here.")
+    return same or older
+
+
+async def _archive(made: CommandSetup, args: argparse.Namespace) -> int:
+    return await perform(made, "tape archive", ArchiveTape(args.tape))
+
+
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "anchors": _anchors,
+    "verify": _verify,
+    "archive": _archive,
+    "search": search.search,
+    "index": index.index,
+    "export": files.export,
+    "import": files.import_,
+    "gc": gc.gc,
+    "size": gc.size,
+    "repair": repair.repair,
+}

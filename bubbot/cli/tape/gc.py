@@ -1,0 +1,73 @@
+"""`bubbot tape gc` and `bubbot tape size`: what takes the room, and having it back."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from bubbot.cli.output import show, show_json, show_line
+from bubbot.cli.session_names import session_of
+from bubbot.cli.setup import CommandSetup
+from bubbot.cli.tape.gc_change import CollectTapes, plan, words
+from bubbot.cli.write_command import perform
+from bubbot.wiring.app import now, open_tapes
+
+EXIT_OK = 0
+
+
+def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommands."""
+    collect = commands.add_parser(
+        "gc",
+        help="erase old archives, remove what nothing names, and give the room back",
+        description="Erases archives that are older than [store] archive_days, merges what turns left behind that were "
+        "cut off long ago, removes blobs that no entry names, and gives free room back to the disk. Erasure is a fact, and "
+        "cannot be undone; it does not reach backups.",
+        epilog="example: bubbot tape gc --older 90 --dry-run",
+    )
+    collect.add_argument(
+        "--older", type=_days, metavar="DAYS", help="archives this old, instead of [store] archive_days"
+    )
+    collect.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    size = commands.add_parser("size", help="what takes the room in the database, the largest tapes first")
+    size.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or int(text) > 36500:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
+    return int(text)
+
+
+async def gc(made: CommandSetup, args: argparse.Namespace) -> int:
+    """Removes, or tells what would be removed."""
+    if not args.dry_run:
+        return await perform(made, "tape gc", CollectTapes(args.older))
+    async with open_tapes(made.home) as (store, _):
+        found = await plan(store, made.settings, args.older, now())
+    blobs = sum(len(items) for items in found.blobs.tapes.values())
+    for line in words(found, blobs, "that would be erased", "that would be merged", "that would be removed"):
+        show(line)
+    for one in found.archives:
+        show_line(f"{one.session or '(no session)'}  {one.entries} entries  {one.name}")
+    return EXIT_OK
+
+
+async def size(made: CommandSetup, args: argparse.Namespace) -> int:
+    """Prints what every tape takes."""
+    async with open_tapes(made.home) as (store, _):
+        room = await store.room()
+        sessions = {one.name: await session_of(store, one.name) for one in room.tapes}
+    tapes = sorted(room.tapes, key=lambda one: (-one.entries - one.blobs, one.name))
+    if args.json:
+        data = {**asdict(room), "tapes": [{**asdict(one), "session": sessions[one.name]} for one in tapes]}
+        show_json(data)
+        return EXIT_OK
+    show(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
+    for one in tapes:
+        shown = f"{sessions[one.name]}  {one.name}".strip()
+        show_line(f"{one.entries + one.blobs:>13,}  {one.blobs:>13,}  {one.count:>8}  {shown}")
+    show(
+        f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
+    )
+    return EXIT_OK

@@ -1,0 +1,39 @@
+"""`bubbot tape repair`: what keeps the database from losing history, put back in its place."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+from bubbot.cli.output import show
+from bubbot.cli.setup import CommandSetup
+from bubbot.home import WriterLock
+from bubbot.stores.sqlite.check import restore_protection
+from bubbot.tape.entry import timestamp
+from bubbot.wiring.app import now
+
+EXIT_OK = 0
+
+
+def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommand."""
+    commands.add_parser(
+        "repair",
+        help="restore the triggers that refuse to lose history",
+        description="Restores the triggers of the database where some are missing or were changed: without them it does "
+        "not refuse to lose history, and nothing is written to it. Changes no entry. The bot has to be stopped.",
+        epilog="example: bubbot tape repair && bubbot tape verify",
+    )
+
+
+async def repair(made: CommandSetup, _args: argparse.Namespace) -> int:
+    """Restores them, and says which."""
+    made.home.ensure()
+    with WriterLock(made.home):
+        restored = await asyncio.to_thread(restore_protection, made.home.database, timestamp(now()), os.urandom)
+    if restored:
+        show(f"Restored: {', '.join(restored)}. bubbot tape verify says whether anything was changed meanwhile.")
+    else:
+        show("All triggers are as they should be; nothing was changed.")
+    return EXIT_OK

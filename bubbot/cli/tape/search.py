@@ -1,0 +1,67 @@
+"""`bubbot tape search`: what the tool `tape.search` finds, from the shell."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC
+
+from bubbot.cli.output import show, show_line
+from bubbot.cli.session_names import not_of_the_system, service, tape_name
+from bubbot.cli.setup import CommandSetup
+from bubbot.errors import ConfigError
+from bubbot.tape.entry import Kind
+from bubbot.tape.query import date_bounds
+from bubbot.tools.tape import hit_line, search_remarks
+from bubbot.views.search import SearchView
+from bubbot.wiring.app import open_tapes
+
+EXIT_OK, EXIT_NO_MATCH = 0, 1
+
+
+def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommand."""
+    search = commands.add_parser(
+        "search",
+        help="find words on a whole tape, spelling mistakes allowed",
+        description="Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. "
+        "The exit code is 1 where nothing is found.",
+        epilog="example: bubbot tape search default green tea --since 2026-11-01",
+    )
+    search.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
+    search.add_argument("words", nargs="+", help="what to look for")
+    search.add_argument("--kinds", default="", help="only these kinds, separated by commas")
+    search.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
+    search.add_argument("--until", help="up to this date or time")
+    search.add_argument("--limit", type=_limit, default=20, metavar="N", help="how many hits at most (default: 20)")
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
+    return int(text)
+
+
+async def search(made: CommandSetup, args: argparse.Namespace) -> int:
+    """Prints the hits, a line each."""
+    kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
+    if strange := [kind for kind in kinds if kind not in list(Kind)]:
+        raise ConfigError(f"--kinds {strange[0]!r} is no kind; there are {', '.join(Kind)}")
+    words = " ".join(args.words).strip()
+    if not words:
+        raise ConfigError("there is nothing to look for; give words, such as bubbot tape search default tea")
+    try:
+        since, until = date_bounds(args.since, args.until)
+    except ValueError as error:
+        raise ConfigError(f"{error}") from error
+    async with open_tapes(made.home) as (store, workspace):
+        name = await tape_name(store, workspace, args.tape)
+        not_of_the_system(name, "searched")
+        view = SearchView(words, kinds=kinds, since=since, until=until, limit=args.limit)
+        result = await service(store, name).read(view)
+    for hit in result.hits:
+        show_line(hit_line(hit, UTC))
+    for line in search_remarks(result):
+        show_line(line)
+    if not result.hits:
+        show(f'Nothing found for "{words}".')
+    return EXIT_OK if result.hits else EXIT_NO_MATCH

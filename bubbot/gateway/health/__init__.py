@@ -1,0 +1,1 @@
+"""The health of a running bot: snapshot, words, and HTTP server."""

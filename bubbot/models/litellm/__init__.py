@@ -1,0 +1,1 @@
+"""Models of hosted providers, through litellm."""

@@ -1,0 +1,1 @@
+"""The demonstration model, in a child process."""

@@ -1,0 +1,51 @@
+"""A request as the model `local` reads it: plain text messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from bubbot.ports.model import ModelRequest
+from bubbot.tape.entry import JsonObject
+
+_MARKERS = re.compile(r"<\|(im_start|im_end|endoftext)\|>")
+
+
+def chat(request: ModelRequest) -> list[dict[str, str]]:
+    """The request as plain text messages: what this model cannot read is described, and nothing is refused."""
+    texts = [("system", request.system), *(_plain(message) for message in request.messages)]
+    return [{"role": role, "content": _safe(text)} for role, text in texts if text.strip()]
+
+
+def _plain(message: JsonObject) -> tuple[str, str]:
+    role, text = message.get("role"), _text(message.get("content"))
+    if role == "tool":
+        return "user", f"[result of a tool] {text}"
+    if role == "assistant":
+        return "assistant", "\n".join(filter(None, (text, *map(_call, message.get("tool_calls") or ()))))
+    return "system" if role in ("system", "developer") else "user", text
+
+
+def _text(content: object) -> str:
+    if isinstance(content, list | tuple):
+        return "\n".join(filter(None, map(_part, content)))
+    return "" if content is None else str(content)
+
+
+def _part(part: object) -> str:
+    if not isinstance(part, Mapping):
+        return str(part)
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'something')} that cannot be shown]"
+
+
+def _call(call: object) -> str:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return "[called a tool]"
+    return f"[called the tool {function.get('name')} with {function.get('arguments')}]"
+
+
+def _safe(text: str) -> str:
+    """Valid UTF-8, and no marker with which a text could end its own message and open another."""
+    return _MARKERS.sub(r"<\1>", text.encode(errors="replace").decode())

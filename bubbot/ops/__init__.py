@@ -1,0 +1,1 @@
+"""Programs around the bot: doctor, onboarding, service."""

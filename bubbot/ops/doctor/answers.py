@@ -1,0 +1,40 @@
+"""Whether the models answer: what the newest calls came to, by the facts on the tape of the budgets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime
+
+from bubbot.gateway.health.formatter import why_failing
+from bubbot.gateway.health.snapshot import failing_models
+from bubbot.home import Home
+from bubbot.ops.doctor.finding import Finding
+from bubbot.ops.doctor.stuck import never
+from bubbot.settings.loader import Settings
+from bubbot.stores.sqlite.store import open_readonly
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.wiring.health import used_models
+
+
+def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[Finding]:
+    """Name each model that has failed since it was asked, until it answers; asks none itself."""
+    books = asyncio.run(_books(home))
+    for one in failing_models(books.failing, used_models(settings), now.isoformat()):
+        since, newest = (datetime.fromisoformat(at) for at in (one.since, one.newest))
+        cause = (
+            f"{one.name} has not answered since {since:%Y-%m-%d %H:%M} UTC: {why_failing(Texts(), one)}. It was asked "
+            f"last at {newest:%Y-%m-%d %H:%M} UTC; the log has its own words. An answer that succeeds ends this."
+        )
+        yield Finding("model.failing", "problem", cause, "bubbot ask hello")
+
+
+async def _books(home: Home) -> BudgetState:
+    store = await open_readonly(home.database)
+    try:
+        tape = TapeService(store, BUDGET_TAPE, now=never, new_id=str, session="")
+        return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
+    finally:
+        await store.aclose()

@@ -1,0 +1,31 @@
+"""Whether there are complete backups in `backups` of the home, and how old the newest is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from bubbot.home import Home
+from bubbot.ops.doctor.finding import Finding
+from bubbot.stores.sqlite.backups import backups, backups_folder
+from bubbot.stores.sqlite.check import DatabaseState
+
+OLD = timedelta(days=7)
+
+
+def check_backups(home: Home, state: DatabaseState | None, *, now: datetime) -> Iterator[Finding]:
+    """Whether what was said a week ago would survive the disk. Without anything said, nothing is said here either."""
+    if state is None or state.oldest is None:
+        return
+    folder = backups_folder(home.path)
+    dates = [one.created for one in backups(home.path)]
+    if not dates and now - state.oldest > OLD:
+        cause = f"There is no backup in {folder}, and the home holds what was said since {state.oldest:%Y-%m-%d}."
+        yield Finding("backup.none", "warning", cause, "bubbot backup")
+    elif not dates:
+        yield Finding("backup.young", "ok", f"There is no backup in {folder} yet; the home is younger than a week.")
+    elif now - dates[-1] > OLD:
+        cause = f"The newest backup in {folder} is of {dates[-1]:%Y-%m-%d}, {(now - dates[-1]).days} days ago."
+        yield Finding("backup.old", "warning", cause, "bubbot backup")
+    else:
+        yield Finding("backup.ok", "ok", f"The newest backup in {folder} is of {dates[-1]:%Y-%m-%d %H:%M} UTC.")

@@ -1,0 +1,69 @@
+"""The settings: whether they load, and who may read the secrets among them."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.ops.doctor.finding import Finding, edit, quoted
+from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.wiring.budget import plan_of
+
+_VARIABLE = re.compile(r"environment variable (\w+)")
+
+
+def read_config(
+    home: Home, config: Path | None, credentials: Path | None = None
+) -> tuple[Settings | None, list[Finding]]:
+    """The settings, or None where they do not load, and what there is to say about them.
+
+    A secret that is missing keeps nothing else from being looked at. `credentials`: those of the home's service.
+    """
+    file = config or home.config
+    try:
+        settings = load_with_missing_secrets(home=home.path, config=config, credentials=credentials)
+    except ConfigError as error:
+        return None, [_wrong(line, file) for line in str(error).splitlines()]
+    missing = [_wrong(one.reason, file) for one in settings.missing_secrets]
+    return settings, [*missing, *_check_loaded(settings, file, _again(home, config))]
+
+
+def _wrong(sentence: str, file: Path) -> Finding:
+    variable = _VARIABLE.match(sentence)
+    fix = f"unset {variable[1]}" if variable else edit(file)
+    return Finding("config.invalid", "problem", sentence, fix)
+
+
+def _again(home: Home, config: Path | None) -> str:
+    """Return the command that makes the same checks as root."""
+    return f"sudo bubbot doctor --home {quoted(home.path)}{'' if config is None else f' --config {quoted(config)}'}"
+
+
+def _check_loaded(settings: Settings, file: Path, again: str) -> Iterator[Finding]:
+    try:
+        settings.bot.read_persona()
+    except ConfigError as error:
+        yield Finding("config.persona", "problem", str(error), edit(file))
+    try:
+        plan_of(settings)
+    except ConfigError as error:
+        yield Finding("config.budget", "problem", str(error), edit(file))
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        yield Finding("config.ok", "ok", f"There is no {file}; the defaults and the environment hold.")
+        return
+    except OSError as error:
+        cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
+        yield Finding("config.closed", "warning", cause, again)
+        return
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):
+        cause = f"{file} holds a secret and can be read by other users of this machine (mode {mode:04o})."
+        yield Finding("config.open", "warning", cause, f"chmod 600 {quoted(file)}")
+    else:
+        yield Finding("config.ok", "ok", f"{file} loads; every key in it is known.")

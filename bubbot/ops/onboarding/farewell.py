@@ -1,0 +1,64 @@
+"""What `bubbot init` says at its end: what to type next, and to whom to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bubbot.models.local import model
+from bubbot.models.unconfigured import key_missing
+from bubbot.ops.onboarding.accounts import TITLES, PlatformAccount
+from bubbot.ops.onboarding.changes import PendingEdits
+from bubbot.settings.loader import Settings
+from bubbot.wiring.models import keyless_models
+
+
+def overridden(settings: Settings, changes: PendingEdits) -> Iterator[str]:
+    """A line for each value that the environment sets otherwise."""
+    for (table, key), value in changes.values.items():
+        section = getattr(settings, table[0], None)
+        if len(table) == 1 and getattr(section, key, value) != value:
+            yield f"[{table[0]}] {key}: the environment sets another value, and that holds."
+
+
+def farewell(
+    settings: Settings,
+    accounts: Sequence[PlatformAccount],
+    *,
+    prefix: str,
+    writer: int | None,
+    serves: bool,
+    environment: Mapping[str, str],
+) -> Iterator[str]:
+    """The next steps, a line each. `prefix` is the command of this bot, `writer` the process that runs it already,
+    `serves` whether a service does; `environment` may hold keys of models."""
+    if not settings.model.name and not model.available():
+        yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
+    for name, wanted in keyless_models(settings, environment).items():
+        if name.partition("/")[0] == settings.model.provider:
+            yield f"{key_missing(name, wanted)} `{prefix} init --api-key-file FILE` takes it from a file."
+        else:
+            yield key_missing(name, wanted, is_configured=False)
+    yield "\nNext:"
+    yield f"  {prefix} doctor    looks whether everything is in order"
+    if writer is not None:
+        yield f"  The bot runs (process {writer}): end it and start it again, and it takes this over."
+    if not accounts:
+        yield f"  {prefix} chat      talks with the bot in this terminal"
+        return
+    if serves:
+        yield f"  {prefix} service status    shows how the bot is, which runs now"
+    else:
+        yield f"  {prefix} run       runs the bot, until Ctrl-C"
+    for account in accounts:
+        yield from _to_write(account, prefix)
+
+
+def _to_write(account: PlatformAccount, prefix: str) -> Iterator[str]:
+    title = TITLES[account.kind]
+    at = "@" if account.kind == "telegram" else ""
+    who = f"{at}{account.name}" if account.name else "your bot"
+    if account.has_owner:
+        yield f"Then write anything to {who} on {title}: it answers."
+        return
+    yield f"Then write anything to {who} on {title}. It answers with a code; with it you let yourself in, in another terminal:"
+    yield f"  {prefix} access approve CODE --role owner"

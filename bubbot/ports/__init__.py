@@ -1,0 +1,1 @@
+"""Interfaces of channels, models and tools."""

@@ -1,0 +1,1 @@
+"""Settings: their models, sources and differences."""

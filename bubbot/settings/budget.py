@@ -1,0 +1,132 @@
+"""`[budget]` of the settings: what may be spent, by whom, and how fast people may write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from bubbot.settings.sections import SettingsSection
+from bubbot.settings.sources import quoted
+from bubbot.settings.values import Label, Names, Number, OptionalWhole, blank_is_unset, no_bool, wanted
+
+OptionalNumber = Annotated[float | None, BeforeValidator(no_bool), BeforeValidator(blank_is_unset)]
+
+
+class LimitSettings(SettingsSection):
+    """The keys of `[budget.<scope>.<name>]`."""
+
+    day: OptionalNumber = Field(default=None, ge=0, description="Money in a day.")
+    month: OptionalNumber = Field(default=None, ge=0, description="Money in a month.")
+    tokens_day: OptionalWhole = Field(default=None, ge=0, description="Tokens in a day, in and out.")
+    tokens_month: OptionalWhole = Field(default=None, ge=0, description="Tokens in a month, in and out.")
+
+
+class PersonLimitSettings(LimitSettings):
+    """The keys of `[budget.users.<name>]` and `[budget.chats.<name>]`."""
+
+    per_minute: OptionalWhole = Field(default=None, ge=1, description="Messages in any minute that ask a model.")
+    per_hour: OptionalWhole = Field(default=None, ge=1, description="Messages in any hour that ask a model.")
+
+
+class ModelLimitSettings(LimitSettings):
+    """The keys of `[budget.models.<name>]`."""
+
+    input_price: OptionalNumber = Field(default=None, ge=0, description="Money for a million tokens that it reads.")
+    output_price: OptionalNumber = Field(default=None, ge=0, description="Money for a million tokens that it writes.")
+    cached_price: OptionalNumber = Field(
+        default=None,
+        ge=0,
+        description="Money for a million tokens that the provider has in its cache; like `input_price` where not set.",
+    )
+
+
+def _tables(kind: type[LimitSettings], section: str, example: str) -> Callable[[object], object]:
+    """Checks tables by name, with a sentence that names the table and the key of what is wrong."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str) and value.strip().startswith("{"):  # from the environment
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                value = ""
+        form = f"tables such as [budget.{section}.{example}]"
+        if not isinstance(value, Mapping) or not all(isinstance(table, Mapping | kind) for table in value.values()):
+            raise ValueError(form)
+        for name, table in value.items():
+            _check(kind, section, name, table, form)
+        return value
+
+    return check
+
+
+def _check(kind: type[LimitSettings], section: str, name: str, table: Any, form: str) -> None:
+    if section in ("users", "chats") and name != "each" and not all(str(name).partition(":")):
+        raise ValueError(f"{form}: {name!r} has no channel before its id, as in {'telegram:42'!r}")
+    try:
+        kind.model_validate(table)
+    except ValidationError as error:
+        item = error.errors()[0]
+        key = str(item["loc"][0])
+        if item["type"] == "extra_forbidden":
+            near = get_close_matches(key, kind.model_fields, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f": there are {', '.join(kind.model_fields)}"
+            raise ValueError(f"{form}: {key} of {name!r} is no setting{hint}") from None
+        must = wanted(kind.model_fields[key])
+        raise ValueError(f"{form}: {key} of {name!r} is {quoted(table[key])}, but must be {must}") from None
+
+
+_Limits = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables(LimitSettings, "channels", "telegram"))]
+_Jobs = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables(LimitSettings, "jobs", "each"))]
+_Chats = Annotated[
+    dict[Label, PersonLimitSettings], BeforeValidator(_tables(PersonLimitSettings, "chats", '"telegram:-1001"'))
+]
+_Users = Annotated[
+    dict[Label, PersonLimitSettings], BeforeValidator(_tables(PersonLimitSettings, "users", '"telegram:42"'))
+]
+_Models = Annotated[
+    dict[Label, ModelLimitSettings], BeforeValidator(_tables(ModelLimitSettings, "models", '"openai/gpt-4o"'))
+]
+
+
+class BudgetSettings(LimitSettings):
+    """`[budget]`: limits of the whole bot, and tables with those of one channel, chat, person, job or model."""
+
+    currency: Label = Field(default="USD", description="The currency of all amounts here.")
+    dollar: OptionalNumber = Field(
+        default=None, gt=0, description="What one US dollar is in that currency; providers' price lists are in dollars."
+    )
+    warn_at: Number = Field(
+        default=0.8, gt=0, le=1, description="The share of a budget at which the owner is told, once."
+    )
+    answer_tokens: OptionalWhole = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="What an answer is reckoned at before it is there; where not set, `[model] max_tokens`, else what the "
+        "model can write, at most 4096.",
+    )
+    cheaper: Names = Field(
+        default=[], description="Models to ask, in this order, where the budget of the model that answers is used up."
+    )
+    channels: _Limits = Field(default={}, description="Limits of channels by name; `each` for all others.")
+    chats: _Chats = Field(default={}, description="Limits of chats, `channel:chat`; `each` for all others.")
+    users: _Users = Field(default={}, description="Limits of people, `channel:id`; `each` for all others.")
+    jobs: _Jobs = Field(default={}, description="Limits of scheduled jobs by id; `each` for all others.")
+    models: _Models = Field(default={}, description="Limits and prices of models by name; `each` for all others.")
+
+
+BUDGET_TABLES: Mapping[str, type[SettingsSection]] = MappingProxyType(
+    {
+        "budget.channels.<name>": LimitSettings,
+        "budget.chats.<name>": PersonLimitSettings,
+        "budget.users.<name>": PersonLimitSettings,
+        "budget.jobs.<name>": LimitSettings,
+        "budget.models.<name>": ModelLimitSettings,
+    }
+)
+"""The tables below `[budget]`, for the reference."""

@@ -1,0 +1,184 @@
+"""What every channel can be told: the keys of `[channels.<name>]` that are not its adapter's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from bubbot.errors import ConfigError
+from bubbot.identity import numeric_id
+from bubbot.settings.sections import SettingsSection
+from bubbot.settings.sources import quoted, shown
+from bubbot.settings.values import DAY_SECONDS, Ids, Name, Number, Whole, wanted
+
+TOKENED = frozenset({"telegram", "discord"})
+"""Kinds of channel that are not started without a token."""
+UNHURRIED = frozenset({"stdin", "terminal"})
+"""Kinds of channel on which a line is whole: nothing is waited for unless `debounce` says so."""
+
+
+def _items(value: object) -> object:
+    """A list out of what may have come from the environment: JSON, or words with commas between them."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            try:
+                return json.loads(text)
+            except (ValueError, RecursionError):
+                raise ValueError("a list such as 1,2 or [1, 2]") from None
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _ids(value: object) -> object:
+    items = _items(value)
+    if not isinstance(items, list):
+        return items
+    try:
+        return list(dict.fromkeys(numeric_id(item) for item in items))
+    except ConfigError as error:
+        raise ValueError(f"numeric ids: {error}") from None
+
+
+def _names(names: list[str]) -> list[str]:
+    stripped = [name.strip() for name in names]
+    if any(not name or len(name) > 64 or not name.isprintable() for name in stripped):
+        raise ValueError("names of one line, 1 to 64 characters each")
+    return stripped
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+IdList = Annotated[Ids, BeforeValidator(_ids)]
+NameList = Annotated[list[str], AfterValidator(_names), BeforeValidator(_items)]
+Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_lower)]
+
+
+class GuildSettings(SettingsSection):
+    """The keys of `[channels.<name>.guilds.<id>]`: what holds on one Discord server."""
+
+    open: bool = Field(default=False, description="Whether everybody on this server may speak there, as a member.")
+    admins: IdList = Field(default=[], description="People who are admins there, by numeric id.")
+    members: IdList = Field(default=[], description="People who may speak there, by numeric id.")
+    roles: IdList = Field(default=[], description="Roles of the server whose people may speak there, by numeric id.")
+    admin_roles: IdList = Field(default=[], description="Roles of the server whose people are admins there.")
+    always: IdList = Field(default=[], description="Its chats in which every message is for the bot.")
+    listen: IdList = Field(default=[], description="Its chats of which other messages are recorded, without a turn.")
+    ignored: IdList = Field(default=[], description="Its chats in which the bot hears nothing.")
+    called: NameList = Field(default=[], description="Names by which the bot is addressed there, in place of others.")
+
+
+def _guilds(value: object) -> object:
+    """Tables by the id of a server; a list names servers that are open."""
+    if isinstance(value, str) and value.strip().startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("ids with tables, or a list of ids") from None
+    tables = value if isinstance(value, Mapping) else {one: {"open": True} for one in _listed(value)}
+    if not all(isinstance(table, Mapping | GuildSettings) for table in tables.values()):
+        raise ValueError("a table for each id, such as [channels.discord.channel.guilds.42]")
+    try:
+        return {numeric_id(one): dict(table) for one, table in tables.items()}
+    except ConfigError as error:
+        raise ValueError(f"numeric ids of servers: {error}") from None
+
+
+def _listed(value: object) -> list[Any]:
+    items = _ids(value)
+    if not isinstance(items, list):
+        raise ValueError("a list of ids, or tables such as [channels.discord.channel.guilds.42]")  # noqa: TRY004 - pydantic's
+    return items
+
+
+Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_guilds)]
+
+
+class ChannelSettings(SettingsSection):
+    """The keys common to all channels. Lists of ids hold text, each id once."""
+
+    kind: Name = Field(description="The adapter; where it is not set, the name.")
+    owners: IdList = Field(default=[], description="People who may do everything, by numeric id.")
+    admins: IdList = Field(default=[], description="People who may also let others in, by numeric id.")
+    members: IdList = Field(default=[], description="People who may speak with the bot, by numeric id.")
+    groups: IdList = Field(default=[], description="Chats whose people may all speak, as members, by numeric id.")
+    always: IdList = Field(default=[], description="Chats in which every message is for the bot.")
+    listen: IdList = Field(
+        default=[], description="Chats of which messages that are not for the bot are recorded, without a turn."
+    )
+    called: NameList = Field(default=[], description="Names by which the bot is addressed in a group.")
+    pairing: bool = Field(
+        default=True, description="Whether strangers in a direct chat get a code to show to the owner."
+    )
+    bots: IdList = Field(default=[], description="Other bots that may speak, by numeric id.")
+    debounce: Number = Field(
+        default=1.0, ge=0, le=60, description="Seconds to wait for more of a message; where not set, 0 for `stdin`."
+    )
+    busy: Busy = Field(
+        default="queue", description="What becomes of a message during a turn: it waits, joins the turn, or is left."
+    )
+    stale_after: Number = Field(
+        default=DAY_SECONDS,
+        ge=0,
+        le=366 * DAY_SECONDS,
+        description="Seconds after which a missed message gets one notice, and no turn.",
+    )
+    per_chat: Whole = Field(default=2, ge=1, le=100, description="Turns of one chat at once, over its threads.")
+    messages_per_minute: Whole = Field(
+        default=60, ge=0, le=100_000, description="Messages that one person may send in a minute; 0: as many as come."
+    )
+    messages_per_hour: Whole = Field(
+        default=600, ge=0, le=1_000_000, description="Messages that one person may send in an hour; 0: as many as come."
+    )
+    bytes_per_day: Whole = Field(
+        default=50_000_000,
+        ge=0,
+        le=10**11,
+        description="Bytes of texts and files that one person may send in 24 hours; 0: as many as come.",
+    )
+    live: bool = Field(default=True, description="Whether answers are shown while they are written.")
+    guilds: Guilds = Field(
+        default={}, description="Discord servers with keys of their own; as a list of ids, servers that are open."
+    )
+
+    @property
+    def overhears(self) -> bool:
+        """Whether what is not said to the bot matters in some chat."""
+        return bool(self.always or self.listen) or any(one.always or one.listen for one in self.guilds.values())
+
+
+def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:
+    """The common settings of `[channels.NAME]`, and its other keys, untouched, for the adapter.
+
+    Raises `ConfigError` with a sentence a line for each problem.
+    """
+    common = {key: value for key, value in table.items() if key in ChannelSettings.model_fields}
+    common = {"kind": name, **common}
+    if common["kind"] in UNHURRIED:
+        common = {"debounce": 0.0, **common}
+    try:
+        settings = ChannelSettings(**common)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_sentence(name, item, common) for item in error.errors())) from None
+    return settings, {key: value for key, value in table.items() if key not in common}
+
+
+def _sentence(name: str, item: ErrorDetails, table: Mapping[str, Any]) -> str:
+    key, *inside = (str(one) for one in item["loc"])
+    reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
+    if len(inside) < 2:
+        where, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
+        return f"{where} is {quoted(table[key])}, but must be {reason or wanted(field)}."
+    where = shown(("channels", name, key, *inside[:2]))
+    if item["type"] == "extra_forbidden":
+        near = get_close_matches(inside[1], GuildSettings.model_fields, n=1)
+        return f"{where} is unknown{f'; did you mean {near[0]!r}?' if near else '.'}"
+    given, field = _guilds(table[key])[inside[0]][inside[1]], GuildSettings.model_fields[inside[1]]  # type: ignore[index]
+    return f"{where} is {quoted(given)}, but must be {reason or wanted(field)}."

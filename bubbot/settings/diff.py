@@ -1,0 +1,92 @@
+"""What differs between two settings, key by key, and what of it can be taken over while the bot runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic import SecretStr
+
+from bubbot.settings.loader import Settings
+
+RESTART_REQUIRED = frozenset(
+    {"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"}
+)
+"""Keys, and whole sections, that are read once, at the start. All others are taken over by a reload."""
+MAX_SHOWN_VALUE = 200
+"""Characters of a value in a fact; a longer one (a persona) is cut."""
+
+Flat: TypeAlias = Mapping[str, Any]
+"""Values by `section.key`; what is not set is not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsDiff:
+    """The keys that differ, `now` those that are taken over while the bot runs, `later` those of the next start."""
+
+    now: tuple[str, ...]
+    later: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.now or self.later)
+
+
+def changes(old: Settings, new: Settings) -> SettingsDiff:
+    """What differs, in the order of the alphabet."""
+    before, after = dict(_leaves(old)), dict(_leaves(new))
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return SettingsDiff(tuple(key for key in keys if not is_later(key)), tuple(key for key in keys if is_later(key)))
+
+
+def is_later(key: str) -> bool:
+    """Whether a key takes effect at the next start only."""
+    return key in RESTART_REQUIRED or key.partition(".")[0] in RESTART_REQUIRED
+
+
+def effective(old: Settings, new: Settings) -> Settings:
+    """The new settings, but for what takes effect at the next start."""
+    kept: dict[str, Any] = {}
+    for name in RESTART_REQUIRED:
+        section, _, key = name.partition(".")
+        if not key:
+            kept[section] = getattr(old, section)
+        else:
+            before = kept.get(section) or getattr(new, section)
+            kept[section] = before.model_copy(update={key: getattr(getattr(old, section), key)})
+    return new.model_copy(update=kept)
+
+
+def public(settings: Settings) -> Flat:
+    """Every value that is not the default, as facts keep it: without secrets, lists and long texts cut."""
+    usual, secrets = dict(_leaves(Settings())), settings.secrets()
+    return {key: _shown(value, secrets) for key, value in sorted(_leaves(settings)) if usual.get(key) != value}
+
+
+def _leaves(settings: Settings) -> Iterator[tuple[str, Any]]:
+    for section in type(settings).model_fields:
+        value = getattr(settings, section)
+        table = value if isinstance(value, Mapping) else {key: getattr(value, key) for key in type(value).model_fields}
+        yield from _below(table, section)
+
+
+def _below(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        inner = f"{path}.{key}"
+        if isinstance(value, Mapping):
+            yield from _below(value, inner)
+        elif hasattr(type(value), "model_fields"):
+            yield from _below({one: getattr(value, one) for one in type(value).model_fields}, inner)
+        elif value is not None:
+            yield inner, value
+
+
+def _shown(value: Any, secrets: Sequence[str]) -> Any:
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown(one, secrets) for one in value]
+    if isinstance(value, SecretStr) or any(secret in str(value) for secret in secrets if secret):
+        return "[secret]"
+    text = str(value)
+    return text if len(text) <= MAX_SHOWN_VALUE else f"{text[:MAX_SHOWN_VALUE]}…"

@@ -1,0 +1,376 @@
+"""The settings: one frozen object out of `config.toml`, the environment, secret files and systemd credentials.
+
+Later sources win: the file, then credentials, then the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import urlsplit
+
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from bubbot.errors import ConfigError
+from bubbot.settings.budget import BUDGET_TABLES, BudgetSettings
+from bubbot.settings.channels import ChannelSettings, GuildSettings
+from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, variables
+from bubbot.settings.sections import (
+    AttachmentSettings,
+    ContextSettings,
+    HealthSettings,
+    HttpSettings,
+    LogSettings,
+    MemorySettings,
+    ScheduleSettings,
+    SearchSettings,
+    SettingsSection,
+    StoreSettings,
+)
+from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
+from bubbot.settings.sections import SettingDescription as SettingDescription  # noqa: PLC0414
+from bubbot.settings.sections import ToolSettings as ToolSettings  # noqa: PLC0414
+from bubbot.settings.sources import (
+    Keys,
+    MissingSecret,
+    SourcedValue,
+    leaves_of,
+    near,
+    quoted,
+    read_secret,
+    read_text,
+    read_toml,
+    shown,
+)
+from bubbot.settings.values import Language, Name, OptionalPath, OptionalWhole, Zone, wanted
+
+PERSONA_LIMIT = 256_000
+"""The largest persona file, in bytes."""
+
+
+class BotSettings(SettingsSection):
+    """`[bot]`: who the bot is."""
+
+    name: Name = Field(default="bubbot", description="What the bot is called.")
+    persona: str = Field(default="", description="Who the bot is, in a few sentences; part of the system prompt.")
+    persona_file: OptionalPath = Field(
+        default=None, description="The persona in a file of its own, instead of `persona`."
+    )
+    timezone: Zone = Field(
+        default="UTC", description="The IANA name of the time zone in which the bot reads and writes times."
+    )
+    language: Language = Field(default="en", description="The language of the bot's own sentences, where translated.")
+    turns_at_once: OptionalWhole = Field(
+        default=None, ge=1, le=1000, description="Sessions answered at once; where not set, 64, or 8 for `local`."
+    )
+
+    def read_persona(self) -> str:
+        """The persona: the text of `persona_file` where that is set, else `persona`.
+
+        Raises `ConfigError` where the file cannot be read, is too large or is not UTF-8, or where both are set.
+        """
+        if self.persona_file is None:
+            return self.persona
+        if self.persona:
+            raise ConfigError("[bot] persona and [bot] persona_file are both set: keep one of them.")
+        return read_text(self.persona_file, PERSONA_LIMIT, "[bot] persona_file").strip()
+
+
+class Settings(BaseSettings):
+    """Every setting. Made by `load`; made directly it holds the defaults and reads nothing."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        env_prefix=ENVIRONMENT_PREFIX,
+        env_nested_delimiter="__",
+        enable_decoding=False,
+    )
+
+    bot: BotSettings = BotSettings()
+    model: ModelSettings = ModelSettings()
+    context: ContextSettings = ContextSettings()
+    memory: MemorySettings = MemorySettings()
+    store: StoreSettings = StoreSettings()
+    tools: ToolSettings = ToolSettings()
+    attachments: AttachmentSettings = AttachmentSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    budget: BudgetSettings = BudgetSettings()
+    search: SearchSettings = SearchSettings()
+    http: HttpSettings = HttpSettings()
+    health: HealthSettings = HealthSettings()
+    log: LogSettings = LogSettings()
+    # Not parsed here: see `settings_channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
+    channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
+    _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Nothing but the arguments: `load` reads the sources itself, to name the origin of a wrong value."""
+        return (init_settings,)
+
+    @field_validator("channels")
+    @classmethod
+    def _with_kinds(cls, channels: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {name: {"kind": name, **table} for name, table in channels.items()}
+
+    @property
+    def missing_secrets(self) -> tuple[MissingSecret, ...]:
+        """The secrets that have a file which cannot be used; only `load_with_missing_secrets` leaves any."""
+        return self._missing_secrets
+
+    def missing_secret(self, *setting: str) -> MissingSecret | None:
+        """Find one of them by its section and key."""
+        return next((one for one in self._missing_secrets if one.setting == setting), None)
+
+    def require_secrets(self) -> None:
+        """Raise `ConfigError`, with a sentence a line, if secrets are missing."""
+        if self._missing_secrets:
+            raise ConfigError("\n".join(one.reason for one in self._missing_secrets))
+
+    def without_secrets(self, missing: Sequence[MissingSecret]) -> Settings:
+        """Return these settings with a note of the secrets they lack."""
+        lacking = self.model_copy()
+        lacking._missing_secrets = tuple(missing)  # noqa: SLF001 - its own
+        return lacking
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
+        found = [self.model.api_key.get_secret_value()] if self.model.api_key else []
+        if self.model.api_base and (password := urlsplit(self.model.api_base).password):
+            found.append(password)
+        return (*found, *_secrets_in(self.channels))
+
+
+def describe() -> Iterator[SettingDescription]:
+    """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
+    below = {"budget": BUDGET_TABLES}
+    tables = {name: kind for one in _SECTIONS for name, kind in {one: _SECTIONS[one], **below.get(one, {})}.items()}
+    tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
+    for section, model in tables.items():
+        for key, field in model.model_fields.items():
+            default = None if field.is_required() else field.default
+            yield SettingDescription(section, key, wanted(field).removeprefix("a "), default, field.description or "")
+
+
+def load(*, home: Path, config: Path | None = None) -> Settings:
+    """The settings of the home folder `home`, or of the file `config`, which must then exist.
+
+    Raises `ConfigError` with one sentence for each problem, one a line. Reads files; writes nothing.
+    """
+    settings, problems, missing = _load(home, config, None)
+    return _checked(settings, [*problems, *(one.reason for one in missing)])
+
+
+def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:
+    """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
+
+    `Settings.missing_secrets` names them. `credentials`: a folder of systemd's, if the environment names none. Raises
+    `ConfigError` for every other problem.
+    """
+    settings, problems, missing = _load(home, config, credentials)
+    return _checked(settings, problems).without_secrets(missing)
+
+
+def _checked(settings: Settings | None, problems: Sequence[str]) -> Settings:
+    if settings is None or problems:
+        raise ConfigError("\n".join(problems))
+    return settings
+
+
+def _load(
+    home: Path, config: Path | None, credentials: Path | None
+) -> tuple[Settings | None, list[str], list[MissingSecret]]:
+    """Read every source; the settings are None if a value is none that they take, which is among the problems."""
+    path = config or home / "config.toml"
+    problems: list[str] = []
+    missing: list[MissingSecret] = []
+    read = partial(leaves_of, known=_TABLES, problems=problems)
+    written = read(read_toml(path, needed=config is not None), lambda _: str(path))
+    given = _renamed(read(_environment(problems), _variable), written)
+    # The strongest first: a secret file that something stronger overrides is not even opened.
+    leaves = _settled(given, Path(), {}, problems, missing)
+    handed_over = _credentials(problems, variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
+    leaves = _settled(read(handed_over, _credential), Path(), leaves, problems, missing)
+    leaves = _settled(written, path.parent, leaves, problems, missing)
+    for one in missing:  # a weaker source does not fill in for a file that is named and cannot be used
+        leaves.pop(one.setting, None)
+    data: dict[str, Any] = {section: {} for section in _TABLES}
+    for parts, leaf in sorted(leaves.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
+        node = data
+        for part in parts[:-1]:
+            node = node.setdefault(part, {})
+        node[parts[-1]] = leaf.value
+    try:
+        return Settings(**data), problems, missing
+    except ValidationError as error:
+        # The cause is not kept: it holds the values, and among them the secrets.
+        problems += [_sentence(item, leaves) for item in error.errors(include_url=False)]
+    return None, problems, missing
+
+
+_SECTIONS: Mapping[str, type[SettingsSection]] = {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
+}
+_TABLES = (*_SECTIONS, "channels")
+# What people write with one underscore for two: it would be ignored without a word.
+_SINGLE = {section: f"{ENVIRONMENT_PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {
+    f"{section}_{key}": f"{ENVIRONMENT_PREFIX}{section}__{key}".upper()
+    for section, model in _SECTIONS.items()
+    for key in model.model_fields
+}
+
+
+def _variable(path: Keys) -> str:
+    return "environment variable " + ENVIRONMENT_PREFIX + "__".join(path).upper()
+
+
+def _credential(path: Keys) -> str:
+    return "credential " + ".".join(path)
+
+
+def _environment(problems: list[str]) -> dict[str, Any]:
+    """The values of the variables, nested by `__`; names that look like settings and are none are problems."""
+    for name in sorted(variables()):
+        if not name.upper().startswith(ENVIRONMENT_PREFIX):
+            continue
+        section, *keys = name.upper().removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        where = f"environment variable {name}"
+        if any("\ud800" <= char <= "\udfff" for char in variables()[name]):
+            problems.append(f"{where} is not UTF-8 text.")
+        if keys and section not in _TABLES:
+            problems.append(f"{where}: [{section}] is no section{near(section, _TABLES)}.")
+        elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
+            problems.append(f"{where} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
+        elif not keys and section in _SINGLE:
+            # Other names without `__` may be anything: Kubernetes makes BUBBOT_PORT for a service called bubbot.
+            problems.append(f"{where} names no setting: write {_SINGLE[section]}.")
+    return {name: table for name, table in EnvSettingsSource(Settings)().items() if isinstance(table, dict)}
+
+
+def _credentials(problems: list[str], folder: str) -> dict[str, Any]:
+    """The secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
+    tables: dict[str, Any] = {}
+    try:
+        for file in sorted(Path(folder).iterdir()) if folder else ():
+            if _is_secret(path := tuple(file.name.split("."))):
+                table = tables
+                for part in path[:-1]:
+                    table = table.setdefault(part, {})
+                table[path[-1]] = read_secret(file, _credential(path))
+    except OSError as error:
+        problems.append(f"CREDENTIALS_DIRECTORY: {folder} cannot be read ({error.strerror}).")
+    except ConfigError as error:
+        problems.append(str(error))
+    return tables
+
+
+def _renamed(given: dict[Keys, SourcedValue], written: dict[Keys, SourcedValue]) -> dict[Keys, SourcedValue]:
+    """Names of channels as the file writes them: a variable has no `-` in its name."""
+    names = {path[1].replace("-", "_"): path[1] for path in written if path[0] == "channels"}
+    return {
+        (path[0], names.get(path[1], path[1]), *path[2:]) if path[0] == "channels" else path: leaf
+        for path, leaf in given.items()
+    }
+
+
+def _settled(
+    leaves: dict[Keys, SourcedValue],
+    folder: Path,
+    stronger: dict[Keys, SourcedValue],
+    problems: list[str],
+    missing: list[MissingSecret],
+) -> dict[Keys, SourcedValue]:
+    """What `stronger` leaves open, and `stronger`: paths taken from `folder`, `<secret>_file` read or `missing`."""
+    settled: dict[Keys, SourcedValue] = {}
+    for path, leaf in leaves.items():
+        secret = (*path[:-1], path[-1].removesuffix("_file"))
+        is_file = secret != path and _is_secret(secret)
+        where = f"{leaf.origin}: {shown(path)}"
+        if is_file and not isinstance(leaf.value, str):
+            problems.append(f"{where} is {quoted(leaf.value)}, but must be a path.")
+        elif is_file and leaf.value and secret in leaves:
+            problems.append(f"{where} and {secret[-1]} are both set: keep one of them.")
+        elif is_file and isinstance(leaf.value, str) and leaf.value and _is_open(secret, stronger, missing):
+            try:
+                file = _placed(leaf, folder, where)
+                settled[secret] = SourcedValue(read_secret(file, where), leaf.origin)
+            except ConfigError as error:
+                missing.append(MissingSecret(secret, _named(leaf.value, folder), str(error)))
+        elif not is_file and _kind(path) is Path and leaf.value and isinstance(leaf.value, str):
+            try:
+                settled[path] = SourcedValue(str(_placed(leaf, folder, where)), leaf.origin)
+            except ConfigError as error:
+                problems.append(str(error))
+                settled[path] = SourcedValue("", leaf.origin)
+        elif not is_file:
+            settled[path] = leaf
+    return settled | stronger
+
+
+def _is_open(secret: Keys, stronger: Mapping[Keys, SourcedValue], missing: Sequence[MissingSecret]) -> bool:
+    """Return true if no stronger source sets this secret, not even to a file that cannot be used."""
+    return secret not in stronger and all(one.setting != secret for one in missing)
+
+
+def _placed(leaf: SourcedValue, folder: Path, where: str) -> Path:
+    """The absolute path a leaf names. Raises `ConfigError`."""
+    try:
+        return (folder / Path(str(leaf.value)).expanduser()).absolute()
+    except (OSError, RuntimeError) as error:  # ~nobody, or the working directory is gone
+        raise ConfigError(f"{where} is {quoted(leaf.value)}, which cannot be found ({error}).") from None
+
+
+def _named(value: str, folder: Path) -> str:
+    """The path of a file for people: absolute if it can be found out."""
+    try:
+        return str((folder / Path(value).expanduser()).absolute())
+    except (OSError, RuntimeError):
+        return value
+
+
+def _sentence(item: ErrorDetails, leaves: Mapping[Keys, SourcedValue]) -> str:
+    section, key = path = tuple(map(str, item["loc"]))[:2]
+    leaf, fields = leaves[path], _SECTIONS[section].model_fields
+    where = f"{leaf.origin}: {shown(path)}"
+    if item["type"] == "extra_forbidden":  # its value is not shown: it may be a secret under a misspelt key
+        return f"{where} is no setting{near(key, fields)}."
+    reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
+    value = "of the wrong type (the value is not shown)" if _is_secret(path) else quoted(leaf.value)
+    return f"{where} is {value}, but must be {reason or wanted(fields[key])}."
+
+
+def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _secrets_in(value)
+        elif isinstance(value, str) and SECRET_KEY.search(key):
+            yield value
+
+
+def _kind(path: Keys) -> object:
+    """The type of a setting, or None where there is no setting of that path."""
+    if len(path) != 2 or path[0] not in _SECTIONS or path[1] not in _SECTIONS[path[0]].model_fields:
+        return None
+    annotation = _SECTIONS[path[0]].model_fields[path[1]].annotation
+    return next((kind for kind in get_args(annotation) if isinstance(kind, type)), annotation)
+
+
+def _is_secret(path: Keys) -> bool:
+    if len(path) == 3 and path[0] == "channels":
+        return SECRET_KEY.search(path[2]) is not None
+    return _kind(path) is SecretStr

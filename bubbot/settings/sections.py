@@ -1,0 +1,211 @@
+"""`[model]` and `[attachments]` of the settings, and what all sections share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bubbot.settings.values import (
+    AUTO,
+    DAY_SECONDS,
+    Address,
+    Level,
+    LogForm,
+    Name,
+    Names,
+    Number,
+    OptionalPath,
+    OptionalWhole,
+    Secret,
+    Selector,
+    Whole,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDescription:
+    """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
+
+    section: str
+    key: str
+    type: str
+    default: str | int | float | bool | list[str] | dict[str, Any] | None
+    description: str
+
+
+class SettingsSection(BaseModel):
+    """A table of the settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ScheduleSettings(SettingsSection):
+    """`[schedule]`: limits of what people schedule."""
+
+    per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
+    failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
+    endless: Whole = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Minutes: what comes more often needs an end or a number of runs, unless an owner makes it.",
+    )
+
+
+class StoreSettings(SettingsSection):
+    """`[store]`: what `bubbot tape gc` removes."""
+
+    archive_days: Whole = Field(
+        default=365,
+        ge=0,
+        le=36500,
+        description="Days after which `bubbot tape gc` erases a tape that was put aside; 0: never.",
+    )
+
+
+class ModelSettings(SettingsSection):
+    """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
+
+    name: str = Field(
+        default="", description="The model, `provider/model`; empty for the demonstration model, where it is installed."
+    )
+    fallback: Names = Field(
+        default=[], description="Models to ask, in this order, where the first is not there or wants fewer requests."
+    )
+    script: OptionalPath = Field(default=None, description="The replies of the model `scripted`.")
+    api_base: Address = Field(
+        default=None, description="The web address of the provider of `name`, if it is not the usual one."
+    )
+    api_key: Secret = Field(
+        default=None, description="The key of the provider of `name`; models of other providers are never sent it."
+    )
+    timeout: Number = Field(
+        default=600.0, gt=0, le=DAY_SECONDS, description="Seconds one whole model call may take, with all its retries."
+    )
+    connect_timeout: Number = Field(
+        default=10.0, ge=0.1, le=DAY_SECONDS, description="Seconds a connection to a provider may take."
+    )
+    first_token_timeout: Number = Field(
+        default=300.0,
+        ge=0.1,
+        le=DAY_SECONDS,
+        description="Seconds until a provider sends the first piece of an answer.",
+    )
+    idle_timeout: Number = Field(
+        default=60.0,
+        ge=0.1,
+        le=DAY_SECONDS,
+        description="Seconds of silence within an answer after which it is given up; for `local` also before it.",
+    )
+    retries: Whole = Field(
+        default=3, ge=0, le=20, description="How often a call to a provider is repeated where that can help."
+    )
+    retry_wait: Number = Field(
+        default=1.0,
+        gt=0,
+        le=60,
+        description="Seconds before the first repetition, doubled each time; a provider that says how long is obeyed.",
+    )
+    max_steps: Whole = Field(default=20, ge=1, le=1000, description="Model calls one turn may take.")
+    context_tokens: OptionalWhole = Field(
+        default=None,
+        ge=256,
+        le=100_000_000,
+        description="Tokens the model reads at once; where not set, 2048 for `local`, else what is known of it.",
+    )
+    max_tokens: OptionalWhole = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="Tokens of one answer; where not set, 256 for `local`, else what the provider allows.",
+    )
+    threads: Whole = Field(default=1, ge=1, le=512, description="Processor threads of the model `local`.")
+
+    @property
+    def provider(self) -> str:
+        """The provider of `name`: the only one that `api_key` and `api_base` are for."""
+        return self.name.partition("/")[0]
+
+
+class ContextSettings(SettingsSection):
+    """`[context]`: what of the tape the model sees."""
+
+    selector: Selector = Field(default=AUTO, description="The strategy that picks the entries the model sees.")
+
+
+class MemorySettings(SettingsSection):
+    """`[memory]`: how long remembered things stay."""
+
+    retention_days: Whole = Field(
+        default=30, ge=1, le=36500, description="Days after which the notes of a day are dropped."
+    )
+    recent_days: Whole = Field(default=7, ge=1, le=36500, description="Days before today whose notes count as recent.")
+
+
+class ToolSettings(SettingsSection):
+    """`[tools]`: limits of every tool."""
+
+    timeout: Number = Field(default=60.0, gt=0, le=DAY_SECONDS, description="Seconds one tool may run.")
+    result_limit: Whole = Field(
+        default=16000,
+        ge=100,
+        le=10_000_000,
+        description="Characters of a result the model is shown; the rest is kept aside.",
+    )
+
+
+class AttachmentSettings(SettingsSection):
+    """`[attachments]`: what becomes of files that come with messages, and how large those may be that are sent."""
+
+    max_bytes: Whole = Field(
+        default=20_000_000,
+        ge=1000,
+        le=1_000_000_000,
+        description="Bytes of one file, in and out; larger ones are refused.",
+    )
+    max_inline: Whole = Field(
+        default=20_000, ge=0, le=1_000_000, description="Characters of a text file that the model is shown at once."
+    )
+    images: bool = Field(default=True, description="Whether models that see are shown images.")
+    transcription: str = Field(
+        default="", description="The model that writes down voice messages, `provider/model`; empty for none."
+    )
+
+
+class HttpSettings(SettingsSection):
+    """`[http]`: where platforms call channels that use webhooks; nothing listens where none does."""
+
+    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
+    port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
+
+
+class HealthSettings(SettingsSection):
+    """`[health]`: where programs ask how the bot is, over HTTP; nothing listens where `port` is not set."""
+
+    host: Name = Field(default="127.0.0.1", description="The address to listen on.")
+    port: OptionalWhole = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="The port of `/live`, `/ready` and `/metrics`; 0 for any that is free.",
+    )
+
+
+class SearchSettings(SettingsSection):
+    """`[search]`: how texts on the tapes are found."""
+
+    index: bool = Field(
+        default=True,
+        description="Whether words are kept in an index, a file beside the database; without it every search reads the tape.",
+    )
+
+
+class LogSettings(SettingsSection):
+    """`[log]`: what the operator reads on stderr."""
+
+    level: Level = Field(default="info", description="The least level that is logged.")
+    format: LogForm = Field(
+        default="auto", description="The form of a line; `auto`: `text` on a terminal, else `keyvalue`."
+    )

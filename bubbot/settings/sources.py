@@ -1,0 +1,194 @@
+"""What settings are read from: the TOML file, files with secrets, and the sentences about both.
+
+Knows nothing of single settings; `settings` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bubbot.errors import ConfigError
+from bubbot.settings.environment import SECRET_KEY
+
+CONFIG_LIMIT = 1_000_000
+"""The largest `config.toml`, in bytes; a file of that size is a mistake."""
+SECRET_LIMIT = 64_000
+"""The largest secret file, in bytes."""
+
+_CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_USERINFO = re.compile(r"//[^/@\s]*@")
+_PASSWORD = re.compile(r"^\w+://[^/@\s]*:[^/@\s]+@")
+
+Keys: TypeAlias = tuple[str, ...]
+"""Where a setting stands: section and key, or "channels", name and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedValue:
+    """A value and where it was written: a file, a variable or a credential."""
+
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSecret:
+    """A setting whose secret is in a file that cannot be used. `reason`: a sentence that names the origin and the file."""
+
+    setting: Keys
+    file: str
+    reason: str
+
+
+def read_toml(path: Path, *, needed: bool) -> dict[str, Any]:
+    """The tables of a TOML file; none where it does not exist and is not `needed`.
+
+    Raises `ConfigError` where it cannot be read or is no TOML, with line, column and what to do.
+    """
+    if not needed and not os.path.lexists(path):
+        return {}
+    text = read_text(path, CONFIG_LIMIT, "The configuration")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_syntax(path, text, str(error))) from None
+    except RecursionError:
+        raise ConfigError(f"{path}: the brackets are nested too deeply to be read.") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise ConfigError(f"{path}: a value cannot be read ({error}).") from None
+
+
+def _syntax(path: Path, text: str, message: str) -> str:
+    what, _, where = message.rpartition(" (at ")
+    found = re.match(r"line (\d+), column (\d+)", where)
+    line, column = found.groups() if found else (str(text.count("\n") + 1), "end")
+    fix = next((fix for start, fix in _FIXES.items() if what.startswith(start)), 'write each setting as key = "value"')
+    return f"{path}, line {line}, column {column}: this is not TOML ({what}): {fix}."
+
+
+_FIXES = {
+    "Invalid value": 'put a text in quotes, as in name = "bubbot", and end a list with ]',
+    "Expected '='": "write a setting as key = value, and a section as [section]",
+    "Cannot": "the same name is there twice; keep one",
+    "Illegal character": "close the quotes on the same line",
+    "Unterminated": "close the quotes",
+    'Expected "': "close the quotes",
+    "Expected newline": 'write one setting a line, and a text in quotes, as in name = "bubbot"',
+    "Unescaped": "write a path in single quotes, as in 'C:\\folder'",
+    "Expected ']": "close the bracket of the section",
+    "Unclosed array": "close the bracket of the list",
+}
+
+
+def read_text(path: Path, limit: int, what: str) -> str:
+    """The text of a UTF-8 file of at most `limit` bytes, without a byte order mark and with plain line ends.
+
+    Raises `ConfigError`, in a sentence that begins with `what`.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{what}: {path} is not an ordinary file.")
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{what}: {path} cannot be read ({reason}): check the name and its permissions.") from None
+    if len(data) > limit:
+        raise ConfigError(f"{what}: {path} is larger than {limit} bytes, which cannot be right.")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{what}: {path}, line {line} is not UTF-8 text: save the file as UTF-8.") from None
+
+
+def read_secret(path: Path, what: str) -> str:
+    """The text of a file without the space around it. Raises `ConfigError`, also where nothing is left."""
+    secret = read_text(path, SECRET_LIMIT, what).strip()
+    if not secret:
+        raise ConfigError(f"{what}: {path} is empty, but should hold a secret.")
+    return secret
+
+
+def written_secrets(config: Path) -> list[str]:
+    """Name the settings whose secrets stand in a configuration itself, such as `channels.telegram.channel.token`.
+
+    Raises `ConfigError` if it cannot be read.
+    """
+    return [
+        ".".join(path) for path, value in text_values(read_toml(config, needed=False)) if _holds_secret(path, value)
+    ]
+
+
+def _holds_secret(path: Keys, value: str) -> bool:
+    return bool(value) and bool(SECRET_KEY.search(path[-1]) or _PASSWORD.search(value))
+
+
+def text_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, str]]:
+    """Every text in a table and the tables in it, with its path."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from text_values(value, (*above, key))
+        elif isinstance(value, str):
+            yield (*above, key), value
+
+
+def leaves_of(
+    tables: Mapping[str, Any], origin: Callable[[Keys], str], *, known: Collection[str], problems: list[str]
+) -> dict[Keys, SourcedValue]:
+    """The values of one source by path; a section that is not `known` or no table is one of the `problems`.
+
+    Each table of `channels` also has a leaf of its own, so that a channel without keys is there.
+    """
+    leaves: dict[Keys, SourcedValue] = {}
+    for section, table in tables.items():
+        where = origin((section,))
+        if section not in known:
+            problems.append(f"{where}: [{section}] is no section{near(section, known)}.")
+        elif not isinstance(table, Mapping):
+            problems.append(f"{where}: [{section}] must be a section with keys, not a single value.")
+        elif section == "channels":
+            for name, inner in table.items():
+                leaves |= _channel(name, inner, origin, problems)
+        else:
+            leaves |= {(section, key): SourcedValue(value, origin((section, key))) for key, value in table.items()}
+    return leaves
+
+
+def _channel(name: str, table: object, origin: Callable[[Keys], str], problems: list[str]) -> dict[Keys, SourcedValue]:
+    path, where = ("channels", name), f"{origin(('channels', name))}: [channels.{name}]"
+    if not _CHANNEL_NAME.fullmatch(name):
+        problems.append(f"{where} needs another name: small letters, digits, '-' and '_', at most 64.")
+    elif not isinstance(table, Mapping):
+        problems.append(f"{where} must be a section with keys, not a single value.")
+    elif not isinstance(table.get("kind", name), str) or not table.get("kind", name):
+        problems.append(f"{where} kind must be the name of an adapter, in quotes.")
+    else:
+        return {path: SourcedValue({}, where)} | {
+            (*path, key): SourcedValue(value, origin((*path, key))) for key, value in table.items()
+        }
+    return {}
+
+
+def quoted(value: object) -> str:
+    """A value for a sentence: cut after 80 characters, and without the password of a web address."""
+    text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def shown(path: Keys) -> str:
+    """A setting as people write it, `[section] key`."""
+    return f"[{'.'.join(path[:-1])}] {path[-1]}"
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """The words "; did you mean 'x'" for the closest of `words`, or nothing where none is close."""
+    found = get_close_matches(word.lower(), words, n=1)
+    return f"; did you mean {found[0]!r}" if found else ""

@@ -1,0 +1,120 @@
+"""Copying a database while it is being written to, and looking at the copy.
+
+The copy is made by SQLite's online backup within one read transaction: a reader holds up no writer in WAL mode, and
+what is written meanwhile cannot make the copy begin again, as it would between steps without that transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
+from bubbot.stores.sqlite.audit import head_at
+from bubbot.stores.sqlite.schema import check_version
+from bubbot.stores.sqlite.writer import translated
+
+_BUSY_SECONDS = 10.0
+_PAGES = 1000
+"""Pages copied in one step; between steps the process can be interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TapeHead:
+    """Where a tape ends: its name, its newest id and the hash of that entry."""
+
+    name: str
+    id: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseContent:
+    """What a database holds, as far as a backup has to say it: `head` is that of the whole deployment."""
+
+    version: int
+    workspace: str
+    tapes: tuple[TapeHead, ...]
+    head: str
+
+
+def copy_database(source: Path, target: Path) -> DatabaseContent:
+    """Copies a database into a new file and checks the copy; returns what the source held at that moment.
+
+    Works beside a running bot. Raises `StoreUnavailable` where there is nothing to copy, `TapeCorrupt` where the
+    source is damaged, `StoreFull` where the copy has no room.
+    """
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with reading(source) as conn:
+        conn.execute("BEGIN")
+        found = _content(conn)
+        with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            try:
+                copy.execute("PRAGMA synchronous = OFF")  # the file is synced as a whole when it is complete
+                conn.backup(copy, pages=_PAGES)
+                # One file that needs no other beside it, and that can be read from a read-only disk.
+                copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+            except sqlite3.Error as error:
+                raise _lacks_room(error, target) from error
+        conn.execute("COMMIT")
+    copied = content(target)
+    if copied != found:
+        raise TapeCorrupt("the copy does not hold what was copied: the disk of the backup is failing")
+    return found
+
+
+def content(path: Path) -> DatabaseContent:
+    """What a database holds, after SQLite's own check of it. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
+    with reading(path) as conn:
+        wrong = [str(row[0]) for row in conn.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
+        if wrong:
+            raise TapeCorrupt(f"{path} is damaged: {' '.join(wrong[0].split())}")
+        return _content(conn)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads. Errors of the driver become ours."""
+    if not path.exists():
+        raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
+    try:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+            conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")
+            conn.execute("PRAGMA query_only = ON")
+            yield conn
+    except sqlite3.Error as error:
+        raise translated(error) from error
+
+
+def _content(conn: sqlite3.Connection) -> DatabaseContent:
+    version = check_version(conn)
+    if version == 0:
+        raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
+    label = conn.execute("SELECT value FROM deployment WHERE key = 'workspace'").fetchone()
+    rows = conn.execute(
+        "SELECT tapes.name, coalesce(head.id, 0), coalesce(hex(head.chain), '') FROM tapes "
+        "LEFT JOIN entries AS head ON head.tape = tapes.tape AND head.id = "
+        "(SELECT max(id) FROM entries WHERE tape = tapes.tape) ORDER BY tapes.name"
+    )
+    heads = tuple(TapeHead(name, head, chain.lower()) for name, head, chain in rows)
+    return DatabaseContent(version, label[0] if label else "", heads, head_at(conn))
+
+
+def _lacks_room(error: sqlite3.Error, target: Path) -> Exception:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
+        return StoreFull(no_room(target.parent.parent))
+    return translated(error)
+
+
+def no_room(folder: Path) -> str:
+    """The sentence for a disk that is full."""
+    return (
+        f"there is no room for the backup in {folder}, or that disk is failing: free some space, or name another folder; "
+        "the part that was written is removed"
+    )

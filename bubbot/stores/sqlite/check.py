@@ -1,0 +1,111 @@
+"""Looking over a database from outside, read-only and through SQLite alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from bubbot.errors import StoreUnavailable
+from bubbot.stores.sqlite.audit import DeploymentAudit, audit_all
+from bubbot.stores.sqlite.rows import UNIX_EPOCH
+from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
+from bubbot.stores.sqlite.write import Salt, append
+from bubbot.stores.sqlite.writer import read_only_disk, translated
+from bubbot.tape.entry import EMPTY_OBJECT, event
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.store import Batch
+
+PROTECTED = "database/protected"
+"""The fact that triggers were restored."""
+_BUSY_SECONDS = 10.0
+_COMPLAINTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """What a look showed. `complaints` are those of SQLite's own check; `triggers` those that
+    are missing or changed; `oldest` and `newest` the dates of the first and
+    the last entry; `size` and `slack` bytes of the file, and of its pages that hold nothing."""
+
+    version: int
+    tapes: int = 0
+    entries: int = 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    size: int = 0
+    slack: int = 0
+    complaints: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    audit: DeploymentAudit | None = None
+
+
+def look_over(path: Path, *, deep: bool) -> DatabaseState:
+    """The state of a database; `deep` also walks every hash chain.
+
+    Raises `StoreError` where it cannot be opened or is not ours, `TapeCorrupt` where it is no database any more.
+    """
+    try:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+            conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")
+            conn.execute("PRAGMA query_only = ON")
+            version = check_version(conn)
+            complaints = [row[0] for row in conn.execute(f"PRAGMA quick_check({_COMPLAINTS})")]
+            found = tuple(str(one) for one in complaints if one != "ok")
+            if found or version == 0:
+                return DatabaseState(version, complaints=found)
+            return _content(conn, version, deep=deep)
+    except sqlite3.Error as error:
+        read_only = read_only_disk(path) if isinstance(error, sqlite3.OperationalError) else None
+        raise read_only or translated(error) from error
+
+
+def _content(conn: sqlite3.Connection, version: int, *, deep: bool) -> DatabaseState:
+    tapes = conn.execute("SELECT count(*) FROM tapes").fetchone()[0]
+    entries = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
+    oldest, newest = _date(conn, "ASC"), _date(conn, "DESC")
+    page, pages, free = (
+        conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
+    )
+    audit = audit_all(conn) if deep else None
+    return DatabaseState(
+        version,
+        tapes,
+        entries,
+        oldest,
+        newest,
+        size=page * pages,
+        slack=page * free,
+        triggers=wrong_triggers(conn),
+        audit=audit,
+    )
+
+
+def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
+    row = conn.execute(f"SELECT at FROM entries ORDER BY seq {order} LIMIT 1").fetchone()
+    return UNIX_EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
+
+
+def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
+    """Make the triggers of a database what they should be, and return the names of those that were not.
+
+    The tape of the home says so, too. The caller holds the home's lock. Raises `StoreError` or `TapeCorrupt`.
+    """
+    if not path.exists():
+        raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
+    try:
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+            conn.execute("BEGIN IMMEDIATE")
+            version = check_version(conn)
+            wrong = restore_triggers(conn) if version else ()
+            if wrong and version >= NAMED_SINCE:
+                append(
+                    conn, [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).stamped(EMPTY_OBJECT, now),))], salt
+                )
+            conn.execute("COMMIT")
+            return wrong
+    except sqlite3.Error as error:
+        raise translated(error) from error

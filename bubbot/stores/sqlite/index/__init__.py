@@ -1,0 +1,1 @@
+"""The search index, a SQLite file of its own."""

@@ -1,0 +1,33 @@
+"""The backup that is made before a database is migrated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from bubbot.errors import BubbotError, StoreUnavailable
+from bubbot.stores.sqlite.backups import CONFIG, ExtraFiles, backups_folder, free_name, write_backup
+
+Aside: TypeAlias = Callable[[Path, int, datetime], None]
+"""Keeps a copy of the database at a path, which has this version, before it is migrated. Raises `StoreError`."""
+
+
+def keep_aside(database: Path, version: int, now: datetime) -> None:
+    """Makes a backup in the default folder beside the database. Raises `StoreUnavailable` where it cannot be made."""
+    folder = backups_folder(database.parent)
+    target = free_name(folder, f"before-migration-v{version}-{now:%Y%m%dT%H%M%SZ}")
+    config = database.parent / CONFIG
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_backup(database, target, ExtraFiles({CONFIG: config} if config.is_file() else {}), now)
+    except (BubbotError, OSError) as error:
+        raise StoreUnavailable(
+            f"the database has the older version {version} and was left as it is, because no backup of it could be made "
+            f"first: {error}"
+        ) from error
+
+
+def leave_it(_database: Path, _version: int, _now: datetime) -> None:
+    """For a copy that is made of a backup."""

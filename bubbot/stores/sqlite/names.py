@@ -1,0 +1,204 @@
+"""What tapes are called and were called, and what facts say of that and of erasures."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bubbot.errors import EntryInvalid
+from bubbot.stores.sqlite.rows import INSERT, to_row
+from bubbot.tape.blobs import cited_blobs
+from bubbot.tape.chain import GENESIS, TapeEnd, genesis, link
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event
+from bubbot.tape.erasure import NAMED, RENAMED, TAPE_ERASED, is_rename
+from bubbot.tape.handle import spans_of
+
+_IMPORTS = "bubbot/imports"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class TapeNameRow:
+    """A row of `tapes`, the position of its first entry, and that of the entry that says when it got its present name
+    (0 if it always had it)."""
+
+    number: int
+    name: str
+    archived_from: str | None
+    began: int = 0
+    renamed: int = 0
+
+    @property
+    def first(self) -> str:
+        """The name it began under."""
+        return self.name if self.archived_from is None else self.archived_from
+
+    def at(self, position: int) -> str:
+        """Return the name it had when the newest entry of the database stood at this position."""
+        return self.name if position >= self.renamed else self.first
+
+
+def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
+    """Read every tape of the database, by number."""
+    rows = conn.execute(
+        "SELECT tape, name, archived_from, (SELECT seq FROM entries INDEXED BY entries_id "
+        "WHERE entries.tape = tapes.tape ORDER BY id LIMIT 1), (SELECT CASE WHEN kind = 'event' AND entries.name = ? THEN seq END "
+        "FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape ORDER BY id DESC LIMIT 1) "
+        "FROM tapes ORDER BY tape",
+        (RENAMED,),
+    )
+    return [
+        TapeNameRow(number, name, source, began or 0, (renamed or 0) if source is not None else 0)
+        for number, name, source, began, renamed in rows
+    ]
+
+
+def tape_ends(conn: sqlite3.Connection, position: int) -> list[TapeEnd]:
+    """Read where every tape that had entries ended at a position, with the name it had then."""
+    names = {one.number: one for one in tape_names(conn)}
+    rows = conn.execute(
+        "SELECT tape, id, chain FROM entries WHERE seq IN "
+        "(SELECT max(seq) FROM entries WHERE seq <= ? GROUP BY tape) ORDER BY tape",
+        (position,),
+    )
+    return [
+        TapeEnd(number, names[number].at(position) if number in names else "", head, chain)
+        for number, head, chain in rows
+    ]
+
+
+def is_older(conn: sqlite3.Connection, tape: int) -> bool:
+    """Return true if the chain of a tape does not begin with a name, as before version 3."""
+    row = conn.execute(
+        "SELECT id, kind, date, key, digest, chain FROM entries INDEXED BY entries_id WHERE tape = ? AND id = 1",
+        (tape,),
+    ).fetchone()
+    if row is None:
+        return False
+    start = link(GENESIS, entry_id=row[0], kind=row[1], date=row[2], key=row[3], digest=row[4])
+    return bool(start == row[5])
+
+
+def name_fact(conn: sqlite3.Connection, tape: int) -> tuple[int, dict[str, Any]] | None:
+    """Find the id and the data of the fact `tape/named` of a tape that is older than names in the chain."""
+    row = conn.execute(
+        "SELECT id, payload FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
+        "ORDER BY id LIMIT 1",
+        (tape, NAMED),
+    ).fetchone()
+    if row is None or not is_older(conn, tape):
+        return None
+    data = payload_data(row[1])
+    return (row[0], data) if data else None
+
+
+def payload_data(payload: object) -> dict[str, Any]:
+    """Return `data` of a stored event; empty if it cannot be read."""
+    try:
+        data = json.loads(payload)["data"] if isinstance(payload, str) else {}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
+    """Find the entries of a tape that no erasure blanks: what says how it was called, and facts of erasures."""
+    ids = {
+        entry_id
+        for (entry_id,) in conn.execute(
+            "SELECT id FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
+            "AND EXISTS (SELECT 1 FROM erased WHERE fact = entries.seq)",
+            (tape.number, TAPE_ERASED),
+        )
+    }
+    if tape.archived_from is not None:
+        newest = conn.execute(
+            "SELECT id, kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1",
+            (tape.number,),
+        ).fetchone()
+        if newest and newest[2] is not None and is_rename(newest[1], json.loads(newest[2]), tape.first, tape.name):
+            ids.add(newest[0])
+    if named := name_fact(conn, tape.number):
+        ids.add(named[0])
+    return ids
+
+
+def name_tapes(conn: sqlite3.Connection, now: str) -> None:
+    """Append `tape/named` to every tape of a database of before version 3: from there on it is held to its name.
+
+    The fact also says what was erased on the tape by then, and which blobs its entries cite in vain.
+    """
+    seq = int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
+    imported = imported_heads(conn)
+    for tape in tape_names(conn):
+        end = conn.execute(
+            "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1",
+            (tape.number,),
+        ).fetchone()
+        if end is None and tape.archived_from is None:
+            continue  # its first entry will begin with its name
+        head, chain = end or (0, genesis(tape.first))
+        data: dict[str, Any] = {"name": tape.name}
+        if tape.archived_from is not None:
+            data["from"] = tape.archived_from
+        erased = [one for (one,) in conn.execute("SELECT id FROM erased WHERE tape = ? ORDER BY id", (tape.number,))]
+        if erased:
+            data["erased"] = [list(span) for span in spans_of(erased)]
+        gone = sorted(missing_blobs(conn, tape, imported.get(tape.first, 0)))
+        if gone:
+            data["missing_blobs"] = gone
+        fact = event(NAMED, data).stamped(EMPTY_OBJECT, now).stored(head + 1)
+        seq += 1
+        salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
+        conn.execute(INSERT, to_row(fact, seq=seq, tape=tape.number, previous=chain, salt=salt))
+
+
+def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:
+    """Return how many entries of a tape came from a file, by the name it began under: their facts bind nothing here."""
+    rows = conn.execute(
+        "SELECT payload FROM entries WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND name = 'tape/imported'",
+        (_IMPORTS,),
+    )
+    found: dict[str, int] = {}
+    for (payload,) in rows:
+        data = payload_data(payload)
+        if isinstance(data.get("tape"), str) and isinstance(data.get("entries"), int):
+            found[data["tape"]] = max(data["entries"], found.get(data["tape"], 0))
+    return found
+
+
+def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) -> dict[str, int]:
+    """Find blobs that entries of a tape cite and that neither it nor an archive of it has: digest to the citing id.
+
+    Entries that were imported cite what the file did not bring.
+    """
+    kept = {
+        digest
+        for (digest,) in conn.execute(
+            "SELECT digest FROM blobs WHERE tape IN (SELECT tape FROM tapes WHERE tape = ? OR coalesce(archived_from, name) = ?)",
+            (tape.number, tape.first),
+        )
+    }
+    return {digest: entry_id for entry_id, digest in _citations(conn, tape.number, imported) if digest not in kept}
+
+
+def _citations(conn: sqlite3.Connection, tape: int, imported: int) -> Iterator[tuple[int, str]]:
+    rows = conn.execute(
+        "SELECT id, kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? AND id > ? AND payload IS NOT NULL "
+        "AND (kind IN ('system', 'message', 'tool_result') OR name = 'loop.step') "
+        "ORDER BY id DESC",
+        (tape, imported),
+    )
+    for entry_id, kind, payload in rows:
+        if not isinstance(payload, str) or not _DIGEST.search(payload):
+            continue
+        try:
+            entry = TapeEntry(Kind(kind), json.loads(payload))
+        except (ValueError, AttributeError, EntryInvalid, RecursionError):  # an audit tells of it by its digest
+            continue
+        for digest in cited_blobs(entry):
+            yield entry_id, digest

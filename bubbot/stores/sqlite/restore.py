@@ -1,0 +1,100 @@
+"""Making a home out of a backup: checked before anything is written, and complete or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bubbot.errors import ConfigError, StoreFull, StoreTooNew, TapeCorrupt
+from bubbot.stores.files import copy_file, digest_of_file, sweep, sync, sync_tree, working
+from bubbot.stores.sqlite.backup import content
+from bubbot.stores.sqlite.backups import CONFIG, DATABASE_FILE, BackupManifest, read_manifest
+from bubbot.stores.sqlite.check import look_over
+from bubbot.stores.sqlite.schema import MIGRATIONS
+
+
+def refuse_used(home: Path) -> None:
+    """Raises `ConfigError` where a home holds a database: nothing is ever put in the place of one."""
+    there = [
+        name
+        for name in (DATABASE_FILE, f"{DATABASE_FILE}-wal", f"{DATABASE_FILE}-journal")
+        if os.path.lexists(home / name)
+    ]
+    if there:
+        raise ConfigError(f"{home} holds {' and '.join(there)} already: name a new folder with --home")
+
+
+def verified(backup: Path) -> BackupManifest:
+    """The manifest of a backup that holds exactly what it says. Writes nothing.
+
+    Raises `TapeCorrupt` where something was altered or is missing, `StoreTooNew`, or `ConfigError` for what is no
+    backup of bubbot.
+    """
+    made = read_manifest(backup)
+    for name, told in made.files.items():
+        path = backup / name
+        if not path.is_file():
+            raise TapeCorrupt(f"the backup {backup} is not complete: {name} is missing")
+        try:
+            fine = path.stat().st_size == told.size and digest_of_file(path) == told.sha256
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        if not fine:
+            raise TapeCorrupt(f"the backup {backup} was altered: {name} is not what its manifest says")
+    _check_database(backup, made)
+    return made
+
+
+def _check_database(backup: Path, made: BackupManifest) -> None:
+    if made.database.version > len(MIGRATIONS):
+        raise StoreTooNew(
+            f"the backup {backup} has the database version {made.database.version}, this bubbot knows versions up to "
+            f"{len(MIGRATIONS)}: it was made by bubbot {made.bubbot}; install that one or a newer one"
+        )
+    if content(backup / DATABASE_FILE) != made.database:
+        raise TapeCorrupt(f"the backup {backup} was altered: its tapes do not end as its manifest says")
+    audit = look_over(backup / DATABASE_FILE, deep=True).audit
+    wrong = audit.damage if audit else ()
+    if wrong:
+        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {wrong[0].place} {wrong[0].what}")
+
+
+@contextmanager
+def unpacked(backup: Path, made: BackupManifest, home: Path) -> Iterator[Path]:
+    """A folder in the home with copies of the backup's files, checked again; gone when the block ends."""
+    try:
+        sweep(home)
+        with working(home, "restore") as folder:
+            for name, told in made.files.items():
+                copy_file(backup / name, folder / name)
+                if digest_of_file(folder / name) != told.sha256:
+                    raise TapeCorrupt(f"{name} was not copied as it is: a disk is failing")
+            yield folder
+    except OSError as error:
+        raise StoreFull(f"{home} could not be written: {error.strerror}; nothing was restored") from error
+
+
+def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
+    """Gives the files their names in the home, the database last. Files that are there stay; returns notes for people."""
+    sync_tree(folder)
+    notes = []
+    for name in [one for one in made.files if one != DATABASE_FILE]:
+        source = made.files[name].source
+        place = home / (source if source and not Path(source).is_absolute() else name)
+        if not place.resolve().is_relative_to(home.resolve()):
+            place = home / name
+        if os.path.lexists(place):
+            notes.append(f"{place} was there already and is kept; the one of the backup is not used.")
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).rename(place)
+        sync(place.parent)
+        if name != CONFIG and Path(source).is_absolute():
+            notes.append(f"{name} was at {source}: put it there, or change [bot] persona_file to {place}.")
+    if os.path.lexists(folder / f"{DATABASE_FILE}-wal"):
+        raise TapeCorrupt("the restored database was not closed properly")
+    (folder / DATABASE_FILE).rename(home / DATABASE_FILE)
+    sync(home)
+    return notes

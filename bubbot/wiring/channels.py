@@ -1,0 +1,97 @@
+"""What the settings say about each channel: whether it is started, who may speak there, how patient it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from bubbot.access import AccessService
+from bubbot.errors import ConfigError
+from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, SpaceRules
+from bubbot.gateway.channel_runtime import ChannelPolicy
+from bubbot.gateway.limits import PersonLimits
+from bubbot.gateway.outbound import RetryPolicy
+from bubbot.runtime.queue import QueuePolicy
+from bubbot.settings.channels import TOKENED, UNHURRIED, ChannelSettings, GuildSettings, channel_settings
+from bubbot.settings.loader import Settings
+
+log = logging.getLogger(__name__)
+
+STDIN = "stdin"
+WAITS = (1.0, 2.0, 4.0, 8.0, 12.0)
+"""Seconds between tries of a delivery; the last goes on: people who wait when an outage is over wait no longer."""
+Table = tuple[ChannelSettings, Mapping[str, Any]]
+"""What every channel has, and what its adapter alone knows."""
+
+
+def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mapping[str, Any]]]:
+    """The channels to start. Raises `ConfigError` with a sentence for each problem."""
+    found: dict[str, tuple[ChannelSettings, Mapping[str, Any]]] = {}
+    problems: list[str] = []
+    tokens: dict[object, str] = {}
+    for name, table in settings.channels.items():
+        try:
+            common, own = channel_settings(name, table)
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        if common.kind in UNHURRIED or name == STDIN:
+            continue  # the terminal comes through the control socket, whatever adapter it has
+        if common.kind in TOKENED and not own.get("token"):
+            told = "[channels.%s] has no token and is not started; `bubbot init` asks for one"
+            log.warning(told, name, extra={"action": "channel.off"})
+            continue
+        first = tokens.setdefault((common.kind, own.get("token") or name), name)
+        if first != name:
+            # Each would take the other for a second program, and both would give up after a while.
+            problems.append(f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only.")
+        found[name] = (common, own)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def admission_of(common: ChannelSettings, settings: Settings) -> AdmissionSettings:
+    return AdmissionSettings(
+        owners=frozenset(common.owners),
+        admins=frozenset(common.admins),
+        members=frozenset(common.members),
+        groups=frozenset(common.groups),
+        always=frozenset(common.always),
+        listen=frozenset(common.listen),
+        called=tuple(common.called) or (settings.bot.name,),
+        pairing=common.pairing,
+        bots=frozenset(common.bots),
+        spaces={one: _space(guild) for one, guild in common.guilds.items()},
+    )
+
+
+def _space(guild: GuildSettings) -> SpaceRules:
+    return SpaceRules(
+        open=guild.open,
+        admins=frozenset(guild.admins),
+        members=frozenset(guild.members),
+        roles=frozenset(guild.roles),
+        admin_roles=frozenset(guild.admin_roles),
+        always=frozenset(guild.always),
+        listen=frozenset(guild.listen),
+        ignored=frozenset(guild.ignored),
+        called=tuple(guild.called),
+    )
+
+
+def rules_of(common: ChannelSettings, settings: Settings, access: AccessService) -> ChannelPolicy:
+    return ChannelPolicy(
+        waiting=QueuePolicy(common.debounce, common.busy, common.stale_after or None),
+        patience=RetryPolicy(WAITS, goes_on=True, sleep=asyncio.sleep),
+        admission=AdmissionPolicy(admission_of(common, settings), access.role, time.monotonic),
+        access=access,
+        room=None,
+        per_chat=common.per_chat,
+        live=common.live,
+        queued=True,
+        limits=PersonLimits(common.messages_per_minute, common.messages_per_hour, common.bytes_per_day),
+    )

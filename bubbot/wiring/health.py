@@ -1,0 +1,262 @@
+"""Looking over a bot: what it has is gathered into one value, for people and for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from bubbot import __version__
+from bubbot.budget import Budget
+from bubbot.errors import BubbotError
+from bubbot.gateway.activity import ActivityTracker
+from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.daily_digest import DeploymentHead
+from bubbot.gateway.health.formatter import HealthFormatter
+from bubbot.gateway.health.snapshot import (
+    BackupStatus,
+    ChannelState,
+    DatabaseStatus,
+    HealthSnapshot,
+    ModelOutage,
+    PendingDeliveries,
+    State,
+    failing_models,
+    next_firings,
+    owed_by,
+    used_of,
+)
+from bubbot.home import Home
+from bubbot.inbox import Inbox, inbox_tape
+from bubbot.log import redact, remarks
+from bubbot.outbox import Outbox, outbox_tape
+from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
+from bubbot.quarantine import HOME_TAPE, Quarantine
+from bubbot.runtime.app import AppRuntime, RuntimeLoad
+from bubbot.schedule.changes import SCHEDULE_TAPE
+from bubbot.schedule.store import ScheduleStore
+from bubbot.settings.loader import Settings
+from bubbot.stores.sqlite.backups import backups
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.entry import timestamp
+from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from bubbot.views.budget import BUDGET_TAPE, BudgetCheckpointView, BudgetState, BudgetStateView
+from bubbot.views.quarantine import RestoreFact
+from bubbot.views.schedule import ScheduleCheckpointView, ScheduleState, ScheduleView
+from bubbot.wiring.budget import plan_of
+
+log = logging.getLogger(__name__)
+
+States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
+"""The state of each configured channel, empty before it was begun with; and why those that were refused were."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSources:
+    """The parts of a running bot that have something to tell."""
+
+    lines: Mapping[str, ChannelRuntime]
+    runtime: AppRuntime
+    activity: ActivityTracker
+    book: ScheduleStore
+    budget: Budget
+
+
+class HealthCollector:
+    """Looks over a running bot, as often as it is asked."""
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        home: Home,
+        over: HealthSources,
+        settings: Settings,
+        texts: Texts,
+        *,
+        now: Clock,
+        restored: RestoreFact | None = None,
+    ) -> None:
+        self.store = store
+        self.quarantine = _held(restored)
+        """What its home was made of, where it has no channels for that. A release counts from the next start on."""
+        self.over = over
+        self.standing: States | None = None
+        """What became of the configured channels. A bot of one channel has none: whoever runs it is in front of it."""
+        self._home = home
+        self.settings = settings
+        self._texts = texts
+        self._now = now
+        self._began = timestamp(now())
+
+    @property
+    def runtime(self) -> AppRuntime:
+        """What runs the turns."""
+        return self.over.runtime
+
+    def channels(self) -> tuple[ChannelState, ...]:
+        """How the configured channels are; asks nobody."""
+        if self.standing is None:
+            return ()
+        states, refusals = self.standing()
+        found = []
+        for name, state in states.items():
+            line = self.over.lines[name]
+            health = _health(line.channel, state)
+            note = redact(refusals.get(name) or health.note)
+            found.append(ChannelState(name, state, health.ready, health.heard, note))
+        return tuple(found)
+
+    def failing(self) -> tuple[ModelOutage, ...]:
+        """Return the models that have not answered since a call failed; asks nobody."""
+        return failing_models(self.over.budget.failing(), used_models(self.settings), timestamp(self._now()))
+
+    def full(self) -> bool:
+        """Return true if writing waits for room on the disk."""
+        return self.store.is_full
+
+    async def snapshot(self) -> HealthSnapshot:
+        """How the bot is now. Raises a `StoreError` where the database cannot be read."""
+        noted, over, budget = remarks(), self.over, self.over.budget
+        owed = [owed_by(name, await line.outbox.open()) for name, line in list(over.lines.items())]
+        database = await _database(self._home, self.store)
+        return replace(
+            nobody_runs(self.settings, self._home, self._now),
+            pid=os.getpid(),
+            began=self._began,
+            channels=self.channels(),
+            load=over.runtime.load(),
+            owed=tuple(owed),
+            firings=next_firings(over.book.state, self._now),
+            budget=used_of(budget.totals(), budget.plan, budget.today(), dollar_of(self.settings)),
+            database=database,
+            backup=await asyncio.to_thread(newest_backup, self._home),
+            warnings=noted.warnings,
+            errors=noted.errors,
+            newest=noted.newest,
+            quarantine=self.quarantine,
+            failing=self.failing(),
+            full=self.full(),
+        )
+
+    async def standing_of_tapes(self) -> DeploymentHead:
+        """For the line of the day. Raises a `StoreError` where the database cannot be read."""
+        found, head = await _database(self._home, self.store), await self.store.deployment_head()
+        return DeploymentHead(head, found.entries, found.size)
+
+    async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+        """See `Report`. Whoever asks for the status of a chat is answered, whatever cannot be looked at."""
+        if not role.at_least(Role.ADMIN):
+            return ()
+        try:
+            found = await self.snapshot()
+        except BubbotError as error:
+            return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
+        load = replace(found.load, running=max(0, found.load.running - own))
+        return HealthFormatter(self._texts, replace(found, load=load)).in_chat(role, direct=direct)
+
+
+def _health(channel: Channel, state: State) -> ChannelHealth:
+    """How a channel's connection is; of one that does not report, running is ready."""
+    if not isinstance(channel, ReportsHealth):
+        return ChannelHealth(ready=state == "running")
+    try:
+        return channel.health()
+    except Exception as error:  # the adapter is someone else's code; its defect must not keep the rest from being told
+        log.exception("a channel could not tell how it is", extra={"action": "health.defect", "channel": channel.name})
+        return ChannelHealth(ready=False, note=type(error).__name__)
+
+
+def nobody_runs(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
+    """What can be said of a home without a bot and without a database."""
+    zone, currency = settings.bot.timezone, settings.budget.currency
+    return HealthSnapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
+
+
+async def left_behind(
+    store: SqliteStore, service: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
+) -> HealthSnapshot:
+    """What the database alone says, where no bot answers that could."""
+    names = [one.name for one in await store.tapes()]
+    waiting, owed = 0, list[PendingDeliveries]()
+    for channel in _channels(names, inbox_tape("")):
+        waiting += len(await Inbox(service(inbox_tape(channel)), lambda: "").open())
+    for channel in _channels(names, outbox_tape("")):
+        owed.append(owed_by(channel, await Outbox(service(outbox_tape(channel))).open()))
+    books = await _books(service(BUDGET_TAPE))
+    plan, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
+    return replace(
+        nobody_runs(settings, home, now),
+        load=RuntimeLoad(waiting=waiting),
+        owed=tuple(owed),
+        firings=next_firings(await _schedule(service(SCHEDULE_TAPE)), now),
+        budget=used_of(books.spent, plan, today, dollar_of(settings)),
+        database=await _database(home, store),
+        quarantine=_held(await Quarantine(service(HOME_TAPE)).standing()),
+        failing=failing_models(books.failing, used_models(settings), timestamp(now())),
+    )
+
+
+def _held(restored: RestoreFact | None) -> BackupStatus | None:
+    return None if restored is None else BackupStatus(restored.backup, restored.created)
+
+
+def newest_backup(home: Home) -> BackupStatus | None:
+    """The newest complete backup in the default folder; None where there is none."""
+    found = []
+    with suppress(OSError):  # the folder is closed, or just goes away
+        found = backups(home.path)
+    return BackupStatus(found[-1].path.name, timestamp(found[-1].created)) if found else None
+
+
+async def _database(home: Home, store: SqliteStore) -> DatabaseStatus:
+    entries = await store.entries()
+    size, wal, free = await asyncio.to_thread(_sizes, home)
+    return DatabaseStatus(entries, size, wal, free)
+
+
+def _sizes(home: Home) -> tuple[int, int, int]:
+    """Bytes of the database, of its log, and free on its disk. Nothing is opened: that would drop SQLite's locks."""
+
+    def size(path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except OSError:
+            return 0
+
+    log = home.database.with_name(f"{home.database.name}-wal")
+    free = 0
+    with suppress(OSError):
+        free = shutil.disk_usage(home.path).free
+    return size(home.database), size(log), free
+
+
+def _channels(names: Sequence[str], prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+
+async def _schedule(tape: TapeService) -> ScheduleState:
+    after, counts = await tape.read(ScheduleCheckpointView())
+    return await tape.read(ScheduleView(after, counts))
+
+
+async def _books(tape: TapeHandle) -> BudgetState:
+    return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
+
+
+def used_models(settings: Settings) -> frozenset[str]:
+    """Return the names of the models that the settings name for answers."""
+    return frozenset((settings.model.name, *settings.model.fallback, *settings.budget.cheaper))
+
+
+def dollar_of(settings: Settings) -> float:
+    """What a US dollar is in the currency of `[budget]`."""
+    return settings.budget.dollar or 1.0

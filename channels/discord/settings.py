@@ -1,0 +1,98 @@
+"""The settings of `[channels.<name>]` with `kind = "discord"`: what they are, and their check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from channels.platform import keys
+from channels.platform.keys import SettingKey, TableReader
+
+REST = "https://discord.com/api/v10"
+GATEWAY = "wss://gateway.discord.gg"
+
+_TOKEN = re.compile(r"[\w-]{5,100}\.[\w-]{2,100}\.[\w-]{5,200}", re.ASCII)
+
+DISCORD_KEYS = (
+    SettingKey("token", "secret text", None, "The token of the bot, from the page Bot of its application."),
+    SettingKey("content", "one of all, mentions", "all", "Whether Discord sends the text of every message it may see, or of those that are for the bot."),
+    SettingKey("slash", "true or false", default=True, description="Whether the commands are offered as slash commands."),
+    SettingKey("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
+    SettingKey("link_previews", "true or false", default=False, description="Whether Discord shows a preview of a link in an answer."),
+    SettingKey("rest_url", "text", REST, "The web address of the REST API, version 10."),
+    SettingKey("gateway_url", "text", GATEWAY, "The web address of the gateway."),
+    SettingKey("proxy", "text", None, "The web address of a proxy for everything sent to Discord: http or https."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordSettings:
+    """Checked values. `rest_url` ends with the version and without `/`; secrets are left out of `repr`.
+
+    `content`: "all" asks Discord for the text of every message, which has to be switched on for the application.
+    """
+
+    channel: str
+    token: str = field(repr=False)
+    rest_url: str
+    gateway_url: str
+    proxy: str | None = field(repr=False)
+    content: Literal["all", "mentions"]
+    edit_interval: float = 1.5
+    slash: bool = True
+    link_previews: bool = False
+
+    @property
+    def self_hosted(self) -> bool:
+        """Whether the server is not Discord's own."""
+        return self.rest_url != REST
+
+
+def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
+    """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
+    read = TableReader(DISCORD_KEYS, channel, table)
+    return DiscordSettings(
+        channel=channel,
+        token=_token(read),
+        rest_url=_rest(read),
+        gateway_url=read.address("gateway_url", ("ws", "wss")).rstrip("/"),
+        proxy=read.address("proxy", ("https", "http")) or None,
+        content="all" if read.one_of("content", ("all", "mentions")) == "all" else "mentions",
+        edit_interval=read.number("edit_interval", 0, 60),
+        slash=read.flag("slash"),
+        link_previews=read.flag("link_previews"),
+    )
+
+
+def check_keys(channel: str, names: Iterable[str]) -> None:
+    """Raises `ConfigError` for the first name that is no key of ours."""
+    keys.check_keys("Discord", DISCORD_KEYS, channel, names)
+
+
+def _rest(read: TableReader) -> str:
+    """With or without `/api` and the version, as examples elsewhere write it."""
+    url = read.address("rest_url", ("http", "https")).rstrip("/")
+    path = urlsplit(url).path
+    if not path:
+        return f"{url}/api/v10"
+    if re.search(r"/v\d+$", path):
+        if not path.endswith("/v10"):
+            raise read.wrong("rest_url", f"names {path.rpartition('/')[2]} of the API: only v10 is spoken here")
+        return url
+    return f"{url}/v10" if path.endswith("/api") else url
+
+
+def _token(read: TableReader) -> str:
+    token = read.text("token").removeprefix("Bot ").strip()
+    if not token:
+        raise read.wrong("token", "is not set: the page Bot of your application at discord.com/developers gives one")
+    if not _TOKEN.fullmatch(token):
+        raise read.wrong(
+            "token",
+            "is not a bot's token (three parts with full stops between them; an application's public key or client "
+            "secret is something else): reset it on the page Bot of your application and copy it whole",
+        )
+    return token

@@ -1,0 +1,48 @@
+"""Answers as Discord takes them: pieces of its own Markdown, then the files.
+
+A message has at most 2,000 characters; UTF-16 code units are the stricter reading of that. Discord takes white space off
+both ends of a message, and refuses one in which nothing is left.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field, replace
+
+from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
+from channels.discord.markdown import TABLE_COLUMNS, render
+from channels.discord.pieces import pieces
+from channels.markdown.long_blocks import LongBlockLimits, to_files
+
+DISCORD_MESSAGE_LIMIT = 2_000
+"""UTF-16 code units of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordLayout:
+    """How answers are laid out. `table_columns`: a table that needs more is shown row by row."""
+
+    table_columns: int = TABLE_COLUMNS
+    long: LongBlockLimits = field(default_factory=lambda: LongBlockLimits(columns=TABLE_COLUMNS))
+
+
+def parts(outbound: Outbound, layout: DiscordLayout | None = None) -> list[MessagePart]:
+    """The parts of an answer in the order they are sent: text, long blocks as files, then its own files.
+
+    An answer in which nothing can be seen has no text part; without files it has none at all.
+    """
+    layout = layout or DiscordLayout()
+    source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
+    shown = pieces(render(source, table_columns=layout.table_columns), DISCORD_MESSAGE_LIMIT)
+    texts = [MessagePart(outbound.chat, piece, outbound.thread) for piece in shown if visible(piece)]
+    made = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
+    return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]
+
+
+def visible(text: str) -> bool:
+    """Whether there is anything to see in it."""
+    return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
+
+
+def _file_part(outbound: Outbound, file: OutboundFile) -> MessagePart:
+    return MessagePart(outbound.chat, "", outbound.thread, file=file)

@@ -1,0 +1,1 @@
+"""Markdown: parsing, splitting and rendering."""

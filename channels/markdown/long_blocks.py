@@ -1,0 +1,105 @@
+"""Blocks that read better as a file: long code, and tables that are wide and long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from markdown_it.token import Token
+
+from bubbot.ports.channel import OutboundFile
+from channels.markdown.marked_text import clean
+from channels.markdown.parser import language_of, tokens
+from channels.markdown.render import PHONE
+
+SIGN = "📎"
+_SUFFIXES = {
+    "ada": "adb", "asm": "s", "bash": "sh", "bat": "bat", "c": "c", "c#": "cs", "c++": "cpp", "clojure": "clj",
+    "cpp": "cpp", "cs": "cs", "csharp": "cs", "css": "css", "csv": "csv", "dart": "dart", "diff": "diff",
+    "dockerfile": "dockerfile", "elixir": "ex", "erlang": "erl", "fish": "fish", "fortran": "f90", "fsharp": "fs",
+    "go": "go", "golang": "go", "graphql": "graphql", "groovy": "groovy", "haskell": "hs", "hs": "hs", "html": "html",
+    "ini": "ini", "java": "java", "javascript": "js", "jinja": "j2", "js": "js", "json": "json", "jsonc": "jsonc",
+    "jsonl": "jsonl", "jsx": "jsx", "julia": "jl", "kotlin": "kt", "kt": "kt", "latex": "tex", "lisp": "lisp",
+    "lua": "lua", "makefile": "mk", "markdown": "md", "md": "md", "nix": "nix", "objc": "m", "ocaml": "ml",
+    "patch": "patch", "perl": "pl", "php": "php", "powershell": "ps1", "proto": "proto", "ps1": "ps1", "py": "py",
+    "python": "py", "python3": "py", "r": "r", "rb": "rb", "rs": "rs", "ruby": "rb", "rust": "rs", "scala": "scala",
+    "scheme": "scm", "scss": "scss", "sh": "sh", "shell": "sh", "sql": "sql", "svelte": "svelte", "svg": "svg",
+    "swift": "swift", "tex": "tex", "toml": "toml", "ts": "ts", "tsv": "tsv", "tsx": "tsx", "typescript": "ts",
+    "vue": "vue", "xml": "xml", "yaml": "yaml", "yml": "yml", "zig": "zig", "zsh": "zsh",
+}  # fmt: skip
+_MEDIA_TYPES = {
+    "csv": "text/csv",
+    "html": "text/html",
+    "json": "application/json",
+    "md": "text/markdown",
+    "xml": "application/xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LongBlockLimits:
+    """From when on a block is a file: code of more than so many characters or lines, and tables wider than `columns`
+    (of a terminal, as written) with more than `rows` rows. Zero for `code_characters`: no block is."""
+
+    code_characters: int = 3_000
+    code_lines: int = 80
+    columns: int = PHONE
+    rows: int = 20
+
+
+def to_files(
+    source: str, long: LongBlockLimits | None = None, *, taken: Collection[str] = ()
+) -> tuple[str, tuple[OutboundFile, ...]]:
+    """The Markdown with a short reference in the place of each long block, and the files, in order.
+
+    A file's text is that of the block. `taken` are names that other files of the same message have.
+    """
+    long = long or LongBlockLimits()
+    source = clean(source)
+    if not long.code_characters:
+        return source, ()
+    lines = source.split("\n")
+    shown: list[str] = []
+    files: list[OutboundFile] = []
+    at = 0
+    for token in tokens(source, inline=False):
+        if not token.map or token.map[0] < at or not _is_long(token, long):
+            continue
+        made = _file(token, {*taken, *(file.name for file in files)})
+        files.append(made)
+        shown += [*lines[at : token.map[0]], *_reference(token, lines[token.map[0]], made.name)]
+        at = token.map[1]
+    return "\n".join([*shown, *lines[at:]]), tuple(files)
+
+
+def _is_long(token: Token, long: LongBlockLimits) -> bool:
+    if token.type in ("fence", "code_block"):
+        return len(token.content) > long.code_characters or token.content.count("\n") > long.code_lines
+    if token.type != "table_open":
+        return False
+    rows = token.meta["source"].splitlines()
+    return len(rows) - 2 > long.rows and max(map(len, rows)) > long.columns
+
+
+def _file(token: Token, taken: Collection[str]) -> OutboundFile:
+    if token.type == "table_open":
+        stem, suffix, text = "table", "md", token.meta["source"]
+    else:
+        language = language_of(token.info)[0].lower()
+        stem, suffix, text = "code", _SUFFIXES.get(language, "txt"), token.content
+    number = 1
+    while any(name.rpartition(".")[0] == f"{stem}-{number}" for name in taken):
+        number += 1
+    return OutboundFile(f"{stem}-{number}.{suffix}", _MEDIA_TYPES.get(suffix, "text/plain"), text)
+
+
+def _reference(token: Token, line: str, name: str) -> list[str]:
+    """A paragraph of its own in the place of the block, in the list or quote that it stands in."""
+    written = token.markup or (token.meta.get("source") or token.content).partition("\n")[0]
+    lead = line[: line.find(written)] if token.level and written in line else ""
+    if token.type == "code_block":
+        lead = lead.rstrip(" \t") + " " if lead.strip() else ""
+    between = "".join(char if char == ">" else " " for char in lead).rstrip()
+    before = [between] if not lead.strip(" \t>") else []
+    rest = language_of(token.info)[1]
+    return [*before, f"{lead}{SIGN} {name}" + (f" ({rest})" if rest else ""), between]

@@ -1,0 +1,74 @@
+"""Tables for narrow screens: in columns where they fit, else row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wcwidth import wcwidth
+
+from channels.markdown.marked_text import MarkedText, TextMark
+
+Row = Sequence[MarkedText]
+
+
+def columns_of(text: str) -> int:
+    """How many columns a terminal needs for it: wide characters of East Asia and emoji count two."""
+    return sum(max(0, wcwidth(char)) for char in text)
+
+
+def aligned(rows: Sequence[Row], sides: Sequence[str]) -> str:
+    """The table in columns; the first row is the head. `sides` are `left`, `right` or `center` for each column."""
+    widths = [max(columns_of(row[column].text) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [_padded(cell.text, width, side) for cell, width, side in zip(row, widths, sides, strict=True)]
+        lines.append(" | ".join(cells).rstrip())
+    lines.insert(1, "-+-".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def width_of(rows: Sequence[Row]) -> int:
+    """Columns that `aligned` needs."""
+    columns = range(len(rows[0]))
+    return sum(max(columns_of(row[column].text) for row in rows) for column in columns) + 3 * (len(columns) - 1)
+
+
+def laid_out(rows: Sequence[Row], sides: Sequence[str], columns: int) -> MarkedText:
+    """In columns where it needs no more than `columns` and has no links, which would be lost there; else in blocks."""
+    linked = any(mark.kind == "link" and mark.url != cell.text for row in rows for cell in row for mark in cell.marks)
+    if not linked and width_of(rows) <= columns:
+        text = aligned(rows, sides)
+        return MarkedText(text, (TextMark(0, len(text), "pre"),))
+    return _blocks(rows)
+
+
+def _blocks(rows: Sequence[Row]) -> MarkedText:
+    """A block for each row, a line `head: cell` for each column."""
+    pieces: list[MarkedText] = []
+    head, *body = rows
+    for number, row in enumerate(body):
+        for column, (name, cell) in enumerate(zip(head, row, strict=True)):
+            pieces.append(MarkedText("\n" if column else "\n\n" if number else ""))
+            label = MarkedText(f"{name.text}:", (TextMark(0, len(name.text) + 1, "bold"), *name.marks))
+            pieces += [label, MarkedText(" "), cell] if name.text and cell.text else [label if name.text else cell]
+    if not body:
+        pieces = [MarkedText(" | ".join(name.text for name in head))]
+    return joined(pieces)
+
+
+def joined(pieces: Sequence[MarkedText]) -> MarkedText:
+    """The pieces one after the other."""
+    texts: list[str] = []
+    marks: list[TextMark] = []
+    at = 0
+    for piece in pieces:
+        marks += [TextMark(mark.start + at, mark.end + at, mark.kind, mark.language, mark.url) for mark in piece.marks]
+        texts.append(piece.text)
+        at += len(piece.text)
+    return MarkedText("".join(texts), tuple(marks))
+
+
+def _padded(text: str, width: int, side: str) -> str:
+    room = width - columns_of(text)
+    left = room if side == "right" else room // 2 if side == "center" else 0
+    return " " * left + text + " " * (room - left)

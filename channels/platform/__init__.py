@@ -1,0 +1,1 @@
+"""Parts that the chat platforms share."""

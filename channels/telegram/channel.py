@@ -1,0 +1,245 @@
+"""Telegram as a channel, on python-telegram-bot: long polling, or a webhook.
+
+The other files `telegram_*.py` do the parts: settings, the API, polling, updates to events, sending, files, the menu.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from bubbot.ports.channel import (
+    Attachment,
+    BotIdentity,
+    ChannelHealth,
+    ChannelOptions,
+    MessagePart,
+    Outbound,
+    Receipt,
+    Receive,
+)
+from channels.telegram import text
+from channels.telegram.api import UPDATES, TelegramApi, TelegramApiTiming
+from channels.telegram.command_menu import PREFERRED_COMMANDS, set_menu
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, refused_webhook, token_refused
+from channels.telegram.files import LocalFiles, fetch
+from channels.telegram.identity import introduce
+from channels.telegram.inbound import read_update, unparsed
+from channels.telegram.inbound_text import TelegramBotUser
+from channels.telegram.poller import RetryingTelegramApi, poll
+from channels.telegram.sender import TelegramSender
+from channels.telegram.settings import TelegramSettings, check_keys, read_settings
+
+log = logging.getLogger(__name__)
+WEBHOOK_BODY_BYTES = 1_000_000
+"""Bytes of one call of the webhook."""
+
+
+class TelegramChannel:
+    """See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `ReportsHealth` and `VerifiesCredentials`. Settings: `KEYS` of
+    `telegram_settings`."""
+
+    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
+        self.name = options.name
+        self._commands = options.commands
+        self._settings = settings
+        self._timing = timing
+        self._api = TelegramApi(settings, timing)
+        self._sending = TelegramSender(self._api, settings, options.blob)
+        self._now = options.now
+        self._overhears = options.overhears
+        local = LocalFiles(options.name, settings.file_folder, options.home)
+        self._local = local if settings.self_hosted else None
+        self._health = ChannelHealth(ready=False, note="not connected yet")
+        self._persistent = RetryingTelegramApi(self._api, settings, timing, self._noted)
+
+    async def run(self, receive: Receive) -> None:
+        """Polls until cancelled."""
+        me = await self._start()
+
+        async def deliver(raw: Any) -> None:
+            await self._deliver(me, receive, raw)
+
+        await poll(self._api, self._persistent, deliver)
+
+    def health(self) -> ChannelHealth:
+        """Ready while Telegram answers; `heard` is when it last did."""
+        return self._health
+
+    def _noted(self, problem: str) -> None:
+        heard = self._health.heard if problem else self._now()
+        self._health = ChannelHealth(not problem, heard, problem or self._persistent.conflict)
+
+    async def _start(self) -> TelegramBotUser:
+        """Asks who we are, which also tries the token, and sets the menu."""
+        commands = self._commands()
+        known = frozenset({*PREFERRED_COMMANDS, *(one.name for one in commands)})
+        me = await self._persistent(lambda: self._who(known))
+        self._health = ChannelHealth(ready=False, heard=self._health.heard, note="connected, nothing received yet")
+        await set_menu(self._api, self.name, commands)
+        log.info("channel %s: connected as @%s", self.name, me.username, extra={"action": "telegram.ready"})
+        return me
+
+    async def _who(self, commands: frozenset[str]) -> TelegramBotUser:
+        found = await self._api.call("getMe")
+        try:
+            return TelegramBotUser(int(found["id"]), str(found["username"]), commands)
+        except (KeyError, TypeError, ValueError):
+            raise TelegramUnavailable("its answer to getMe names no bot") from None
+
+    async def _deliver(self, me: TelegramBotUser, receive: Receive, raw: Any) -> None:
+        """Returns when what the update says is durable, or when it says nothing that concerns us."""
+        if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
+            self._log_membership(raw["my_chat_member"])
+        event = read_update(self.name, me, raw)
+        if event is not None:
+            await receive(event)
+
+    def _log_membership(self, change: dict[str, Any]) -> None:
+        """The operator needs the ids of chats, and hears here when the bot was put out of one."""
+        try:
+            chat, user, status = change["chat"]["id"], change["from"]["id"], change["new_chat_member"]["status"]
+        except (KeyError, TypeError):
+            return
+        log.info(
+            "channel %s: the bot is now %r in chat %r, by user %r", self.name, status, chat, user,
+            extra={"action": "telegram.membership"},
+        )  # fmt: skip
+
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
+        """Pieces that fit Telegram's limits, with their entities."""
+        return text.parts(outbound)
+
+    async def send(self, part: MessagePart) -> Receipt:
+        """Sends one part; as plain text where its markup is refused, without its topic where that is gone."""
+        return await self._sending.send(part)
+
+    @property
+    def edit_interval(self) -> float:
+        """Seconds; groups may take less, which a 429 then says."""
+        return self._settings.edit_interval
+
+    async def edit(self, message: str, part: MessagePart) -> None:
+        """Changes a message of ours."""
+        await self._sending.edit(message, part)
+
+    async def typing(self, chat: str, thread: str) -> None:
+        """Shows "typing…" for about five seconds."""
+        await self._sending.typing(chat, thread)
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """The bytes of a file that came with a message; Telegram's own servers hand out at most 20 MB."""
+        return await fetch(self._api, attachment, limit, self._local)
+
+    async def introduce(self) -> BotIdentity:
+        """Who the bot is; its webhook is left as it is."""
+        within = self._timing.introduction
+        return await introduce(self._api, self._settings, overhears=self._overhears, within=within)
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._api.aclose()
+
+
+class TelegramWebhookChannel(TelegramChannel):
+    """A channel that Telegram calls. See `SupportsWebhook`."""
+
+    def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
+        super().__init__(options, settings, timing)
+        self._receiving: tuple[TelegramBotUser, Receive] | None = None
+        self._was_set = False
+
+    async def run(self, receive: Receive) -> None:
+        """Sets the webhook, and sees every few minutes that it is still set; until cancelled."""
+        me = await self._start()
+        self._receiving = (me, receive)
+        try:
+            await self._persistent(self._first_webhook)
+            while True:
+                await asyncio.sleep(self._timing.webhook_check)
+                await self._check_webhook()
+        finally:
+            self._receiving = None
+
+    async def _first_webhook(self) -> None:
+        try:
+            await self._set_webhook()
+        except TelegramApiError as error:
+            if error.code != 400 or self._was_set:
+                raise
+            raise refused_webhook(self.name, error) from None
+        self._was_set = True
+
+    async def _set_webhook(self) -> None:
+        await self._api.call(
+            "setWebhook",
+            {
+                "url": self._settings.webhook_url,
+                "secret_token": self._settings.webhook_secret,
+                "allowed_updates": UPDATES,
+                "drop_pending_updates": False,
+                # One call at a time: messages of a chat come in their order.
+                "max_connections": 1,
+            },
+        )
+
+    async def _check_webhook(self) -> None:
+        try:
+            found = await self._api.call("getWebhookInfo")
+            if isinstance(found, dict) and found.get("url") != self._settings.webhook_url:
+                log.warning(
+                    "channel %s: the webhook was changed or removed by another program; it is set again",
+                    self.name, extra={"action": "telegram.webhook_changed"},
+                )  # fmt: skip
+                await self._set_webhook()
+        except (TelegramApiError, TelegramUnavailable) as error:
+            if isinstance(error, TelegramApiError) and token_refused(error):
+                return await self._persistent(self._set_webhook)
+            log.warning(
+                "channel %s: the webhook could not be checked: %s", self.name, error,
+                extra={"action": "telegram.webhook_unchecked"},
+            )  # fmt: skip
+
+    @property
+    def path(self) -> str:
+        """The path of `webhook_url`."""
+        return urlsplit(self._settings.webhook_url).path or "/"
+
+    def verify(self, headers: Mapping[str, str]) -> bool:
+        """See `WebhookVerifier`. Who does not know the secret learns nothing, not even by the time it takes."""
+        given = headers.get("x-telegram-bot-api-secret-token", "")
+        return hmac.compare_digest(given.encode(errors="replace"), self._settings.webhook_secret.encode())
+
+    async def handle(self, headers: Mapping[str, str], body: bytes) -> int:
+        """200 when the update is durable. 401: the secret is wrong; 413: too long; 503: not ready, come again.
+
+        Raises what `receive` raises; Telegram then has to be told of a failure (500), and calls again.
+        """
+        if not self.verify(headers):
+            return 401
+        if len(body) > WEBHOOK_BODY_BYTES:
+            return 413
+        if self._receiving is None:
+            return 503
+        me, receive = self._receiving
+        self._noted("")
+        try:
+            raw = json.loads(body)
+        except (ValueError, RecursionError):
+            await receive(unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
+        else:
+            await self._deliver(me, receive, raw)
+        return 200
+
+
+def create(options: ChannelOptions) -> TelegramChannel:
+    """The factory of the entry point. Raises `ConfigError`."""
+    check_keys(options.name, options.settings)
+    settings = read_settings(options.name, options.settings)
+    kind = TelegramWebhookChannel if settings.webhook else TelegramChannel
+    return kind(options, settings, TelegramApiTiming())

@@ -1,0 +1,105 @@
+"""What a Telegram message holds beside its text: files as attachments, everything else in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from telegram import ExternalReplyInfo, Message, PhotoSize, Sticker
+
+from bubbot.ports.channel import Attachment, AttachmentKind
+
+Content: TypeAlias = Message | ExternalReplyInfo
+"""What has the same fields for media."""
+
+_FILES: tuple[tuple[str, AttachmentKind, str], ...] = (
+    ("animation", "video", "video/mp4"),
+    ("audio", "audio", "audio/mpeg"),
+    ("document", "file", ""),
+    ("video", "video", "video/mp4"),
+    ("video_note", "video", "video/mp4"),
+    ("voice", "voice", "audio/ogg"),
+)
+"""Fields with a file: what it is, and its media type where Telegram names none."""
+_KINDS: dict[str, AttachmentKind] = {"image": "image", "audio": "audio", "video": "video"}
+_NOTES = {
+    "checklist": "checklist",
+    "game": "game",
+    "giveaway": "giveaway",
+    "invoice": "invoice",
+    "paid_media": "paid media",
+    "story": "story",
+}
+"""Fields that we can only name."""
+
+
+def attachments(content: Content) -> tuple[Attachment, ...]:
+    """The files of a message, in the order of their fields."""
+    return tuple(_attachments(content))
+
+
+def _attachments(content: Content) -> Iterator[Attachment]:
+    if content.photo:
+        largest = max(content.photo, key=_area)
+        yield Attachment(text_of(largest.file_id), "", "image/jpeg", _size(largest), "image")
+    if content.sticker and _is_still(content.sticker):
+        sticker = content.sticker
+        note = f"sticker {sticker.emoji or ''}".strip()
+        yield Attachment(text_of(sticker.file_id), "", "image/webp", _size(sticker), "image", note)
+    for name, kind, media_type in _FILES:
+        file = getattr(content, name)
+        # An animation comes as a document a second time, for clients that do not know animations.
+        if file and not (name == "document" and content.animation):
+            yield _file(file, kind, media_type)
+
+
+def _file(file: Any, kind: AttachmentKind, media_type: str) -> Attachment:
+    name = getattr(file, "file_name", None) or getattr(file, "title", None) or ""
+    stated = getattr(file, "mime_type", None) or media_type
+    if kind == "file":
+        kind = _KINDS.get(text_of(stated).partition("/")[0], "file")
+    return Attachment(text_of(file.file_id), text_of(name), text_of(stated), _size(file), kind)
+
+
+def _area(photo: PhotoSize) -> int:
+    return photo.width * photo.height
+
+
+def _is_still(sticker: Sticker) -> bool:
+    return not (sticker.is_animated or sticker.is_video)
+
+
+def _size(file: Any) -> int | None:
+    size: int | None = file.file_size
+    if size is not None and not isinstance(size, int):
+        raise TypeError("the size of a file is no number")
+    return size
+
+
+def text_of(value: object) -> str:
+    """The value, where it is a text. Raises `TypeError`: the library hands on whatever stands there."""
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} stands where a text should")
+    return value
+
+
+def words(content: Content) -> str:
+    """What of a message is no text and no file, in words; empty where there is nothing of that kind."""
+    return "\n".join(_words(content))
+
+
+def _words(content: Content) -> Iterator[str]:
+    if content.sticker and not _is_still(content.sticker):
+        yield f"[sticker {content.sticker.emoji or ''}".strip() + "]"
+    if venue := content.venue:  # comes with a location of its own
+        yield f"[venue {venue.title}, {venue.address}, {venue.location.latitude}, {venue.location.longitude}]"
+    elif content.location:
+        yield f"[location {content.location.latitude}, {content.location.longitude}]"
+    if contact := content.contact:
+        name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
+        yield f"[contact {name}, {contact.phone_number}]"
+    if poll := content.poll:
+        yield "\n".join([f"[poll {poll.question}]", *(f"- {option.text}" for option in poll.options)])
+    if content.dice:
+        yield f"[dice {content.dice.emoji} {content.dice.value}]"
+    yield from (f"[{note}]" for name, note in _NOTES.items() if getattr(content, name, None))

@@ -1,0 +1,75 @@
+"""Who the bot is on Telegram, asked before it runs: `getMe`, and what `getWebhookInfo` says of its webhook."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from bubbot.errors import ChannelError
+from bubbot.ports.channel import BotIdentity
+from channels.platform.http_date import iso
+from channels.telegram.api import TelegramApi
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, refused_token, token_refused
+from channels.telegram.settings import TelegramSettings
+
+
+async def introduce(api: TelegramApi, settings: TelegramSettings, *, overhears: bool, within: float) -> BotIdentity:
+    """See `VerifiesCredentials`. `overhears`: whether what is not said to the bot matters, too."""
+    channel = settings.channel
+    try:
+        async with asyncio.timeout(within):
+            me = await api.call("getMe")
+            hook = await api.call("getWebhookInfo")
+        number, name = int(me["id"]), str(me["username"])
+    except TimeoutError:
+        raise ChannelError(f"[channels.{channel}] Telegram did not answer within {within:g} s.") from None
+    except TelegramApiError as error:
+        if token_refused(error):
+            raise refused_token(channel, error, self_hosted=settings.self_hosted) from None
+        raise ChannelError(f"[channels.{channel}] Telegram refused ({error.code}): {error.description}") from None
+    except TelegramUnavailable as error:
+        raise ChannelError(f"[channels.{channel}] Telegram cannot be reached: {error}.") from None
+    except (KeyError, TypeError, ValueError):
+        raise ChannelError(f"[channels.{channel}] Telegram's answer to getMe names no bot.") from None
+    remarks = [*_privacy(me, overhears=overhears), *_webhook(hook, settings)]
+    return BotIdentity(str(number), name, tuple(remarks), iso(api.date))
+
+
+def _privacy(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:
+    if overhears and me.get("can_read_all_group_messages") is False:
+        yield (
+            "Privacy mode is on, so that in groups Telegram shows it only what is said to it, while always or listen "
+            "want more: send /setprivacy to @BotFather, choose Disable, and put the bot into its groups anew (or make "
+            "it their administrator)."
+        )
+    if me.get("can_join_groups") is False:
+        yield "Nobody can put it into a group: send /setjoingroups to @BotFather and choose Enable, if it shall be in any."
+
+
+def _webhook(hook: Any, settings: TelegramSettings) -> Iterator[str]:
+    if not isinstance(hook, dict):
+        return
+    url = str(hook.get("url") or "")
+    if url and not settings.webhook:
+        yield (
+            f"Telegram calls a webhook at {_host(url)} and nobody can poll meanwhile; bubbot removes it when it starts: "
+            f'stop the program that set it, or set mode = "webhook".'
+        )
+    elif url and url != settings.webhook_url:
+        yield (
+            f"Telegram calls a webhook at {_host(url)} that is not webhook_url; bubbot sets its own when it starts: stop "
+            f"the program that set this one."
+        )
+    elif url and hook.get("last_error_message"):
+        said = " ".join(str(hook["last_error_message"]).split())[:200].replace(settings.token, "[token]")
+        yield f"Telegram's last failed call of webhook_url ended with: {said}. See that it is reached from outside."
+
+
+def _host(url: str) -> str:
+    """The rest of the address may be a secret of whoever set it."""
+    try:
+        return urlsplit(url).hostname or "an address"
+    except ValueError:
+        return "an address"

@@ -1,0 +1,160 @@
+"""What goes out: messages, files, edits, and what to do where Telegram does not take them as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from telegram import InputFile
+
+from bubbot.errors import DeliveryFailed
+from bubbot.ports.channel import MessagePart, OutboundFile, Receipt
+from channels.telegram.api import TelegramApi
+from channels.telegram.errors import TelegramApiError, TelegramUnavailable, delivery_failed
+from channels.telegram.settings import TelegramSettings
+from channels.telegram.text import plain
+
+PHOTOS = frozenset({"image/jpeg", "image/png", "image/webp"})
+PHOTO_LIMIT = 10_000_000
+"""Bytes of a picture that is shown as one; larger ones go as files."""
+_TRIES = 6
+"""More than there are ways to change a part that was refused."""
+
+
+class TelegramSender:
+    """Sends and edits for one bot. Remembers which chats moved, for as long as it lives."""
+
+    def __init__(self, api: TelegramApi, settings: TelegramSettings, blob: Callable[[str], Awaitable[bytes]]) -> None:
+        self._api = api
+        self._previews = settings.link_previews
+        self._blob = blob
+        self._moved: dict[str, str] = {}
+
+    async def send(self, part: MessagePart) -> Receipt:
+        """Sends a part. Raises `DeliveryFailed`."""
+        asked = part.chat
+        if asked in self._moved:
+            part = replace(part, chat=self._moved[asked], reply_to="")  # messages have other numbers there
+        content = await self._content(part.file) if part.file else b""
+        as_photo = part.file is not None and part.file.media_type in PHOTOS and len(content) <= PHOTO_LIMIT
+        for _ in range(_TRIES):
+            try:
+                receipt = _receipt(await self._post(part, content, as_photo=as_photo))
+                return receipt if part.chat == asked else replace(receipt, chat=part.chat)
+            except TelegramUnavailable as error:
+                raise delivery_failed(error) from None
+            except TelegramApiError as error:
+                if as_photo and error.code == 400 and error.says("photo", "image"):
+                    as_photo = False
+                elif (other := self._mended(part, error)) is not None:
+                    part = other
+                else:
+                    raise delivery_failed(error) from None
+        raise DeliveryFailed("Telegram refused it in every form", permanent=True)
+
+    async def edit(self, message: str, part: MessagePart) -> None:
+        """Changes a message of ours. Raises `DeliveryFailed`."""
+        if part.file is not None:
+            raise DeliveryFailed("a message cannot be changed into a file", permanent=True)
+        try:
+            await self._edit_once(message, part)
+        except TelegramApiError as error:
+            if not (_is_about_markup(error) and part.markup):
+                raise self._edit_failed(error) from None
+        except TelegramUnavailable as error:
+            raise delivery_failed(error) from None
+        else:
+            return
+        try:
+            await self._edit_once(message, plain(part))
+        except (TelegramApiError, TelegramUnavailable) as error:
+            raise self._edit_failed(error) from None
+
+    async def typing(self, chat: str, thread: str) -> None:
+        """Shows that an answer is on its way. Raises `DeliveryFailed`."""
+        try:
+            await self._api.call("sendChatAction", {**self._place(chat, thread), "action": "typing"})
+        except (TelegramApiError, TelegramUnavailable) as error:
+            raise delivery_failed(error) from None
+
+    async def _content(self, file: OutboundFile) -> bytes:
+        return await self._blob(file.digest) if file.digest else file.text.encode(errors="replace")
+
+    async def _post(self, part: MessagePart, content: bytes, *, as_photo: bool) -> Any:
+        parameters = self._place(part.chat, part.thread)
+        if part.reply_to.isdecimal():
+            # The message may be gone; the answer is not lost with it.
+            parameters["reply_parameters"] = {"message_id": int(part.reply_to), "allow_sending_without_reply": True}
+        entities = part.markup.get("entities")
+        if part.file is None:
+            return await self._api.call("sendMessage", {**parameters, **self._text(part)})
+        if part.text:
+            parameters["caption"] = part.text
+            if entities:
+                parameters["caption_entities"] = plain_json(entities)
+        field, method = ("photo", "sendPhoto") if as_photo else ("document", "sendDocument")
+        parameters[field] = InputFile(content, filename=part.file.name)
+        return await self._api.call(method, parameters, upload=True)
+
+    def _text(self, part: MessagePart) -> dict[str, Any]:
+        parameters: dict[str, Any] = {"text": part.text}
+        if entities := part.markup.get("entities"):
+            parameters["entities"] = plain_json(entities)
+        if not self._previews:
+            parameters["link_preview_options"] = {"is_disabled": True}
+        return parameters
+
+    def _place(self, chat: str, thread: str) -> dict[str, Any]:
+        place: dict[str, Any] = {"chat_id": self._moved.get(chat, chat)}
+        return {**place, "message_thread_id": int(thread)} if thread.isdecimal() else place
+
+    def _mended(self, part: MessagePart, error: TelegramApiError) -> MessagePart | None:
+        """The part as Telegram might take it after this refusal; None where nothing can be changed."""
+        if error.migrate_to:
+            if error.migrate_to == part.chat:
+                return None
+            self._moved[part.chat] = error.migrate_to
+            return replace(part, chat=error.migrate_to, reply_to="")  # messages have other numbers there
+        if error.code != 400:
+            return None
+        if part.thread and error.says("thread not found", "topic_closed", "topic_deleted", "topic closed"):
+            return replace(part, thread="")
+        if part.markup and _is_about_markup(error):
+            return plain(part)
+        return None
+
+    async def _edit_once(self, message: str, part: MessagePart) -> None:
+        if not message.isdecimal():
+            raise DeliveryFailed(f"there is no message {message!r} to change", permanent=True)
+        where = {"chat_id": part.chat, "message_id": int(message)}
+        try:
+            await self._api.call("editMessageText", {**where, **self._text(part)})
+        except TelegramApiError as error:
+            if not (error.code == 400 and error.says("not modified")):
+                raise
+
+    def _edit_failed(self, error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
+        if isinstance(error, TelegramApiError) and error.migrate_to:
+            # The moved chat has new numbers: this message cannot be named any more.
+            return DeliveryFailed("the chat moved, and its old messages cannot be changed", permanent=True)
+        return delivery_failed(error)
+
+
+def plain_json(value: Any) -> Any:
+    """The value in lists and dicts: what comes from the tape is frozen, and has other types."""
+    return json.loads(json.dumps(value, default=_thawed))
+
+
+def _thawed(value: Any) -> Any:
+    return dict(value) if hasattr(value, "keys") else list(value)
+
+
+def _receipt(result: Any) -> Receipt:
+    number = result.get("message_id") if isinstance(result, dict) else None
+    return Receipt(str(number) if number is not None else "")
+
+
+def _is_about_markup(error: TelegramApiError) -> bool:
+    return error.code == 400 and error.says("entit")

@@ -1,0 +1,129 @@
+"""The settings of `[channels.<name>]` with `kind = "telegram"`: what they are, and their check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from channels.platform import keys
+from channels.platform.keys import SettingKey, TableReader
+
+API = "https://api.telegram.org"
+PORTS = (443, 80, 88, 8443)
+"""Where Telegram's own servers call webhooks."""
+
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{8,256}")
+
+
+TELEGRAM_KEYS = (
+    SettingKey("token", "secret text", None, "The token that @BotFather gave to the bot."),
+    SettingKey("mode", "one of polling, webhook", "polling", "Whether bubbot asks Telegram, or Telegram calls bubbot."),
+    SettingKey("base_url", "text", API, "The web address of the Bot API server."),
+    SettingKey("base_file_url", "text", None, "Where files are fetched; where not set, `/file` at `base_url`."),
+    SettingKey("file_folder", "text", None, "The folder in which a Bot API server of your own that runs with `--local` keeps its files; none of another folder is read."),
+    SettingKey("proxy", "text", None, "The web address of a proxy for everything sent to Telegram: http, https or socks5."),
+    SettingKey("poll_timeout", "whole number from 1 to 50", 30, "Seconds Telegram holds a request that has no news."),
+    SettingKey("webhook_url", "text", None, "The public web address that Telegram calls; its path is the one bubbot serves."),
+    SettingKey("webhook_secret", "secret text", None, "What Telegram has to send with each call; 8 to 256 of A-Z a-z 0-9 _ -."),
+    SettingKey("edit_interval", "number from 0 to 60", 1.5, "Seconds between two changes of a live answer; 0: no live answers."),
+    SettingKey("link_previews", "true or false", default=False, description="Whether Telegram shows a preview of a link in an answer."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TelegramSettings:
+    """Checked values. The addresses end before the token; secrets are left out of `repr`."""
+
+    channel: str
+    token: str = field(repr=False)
+    webhook: bool
+    base_url: str
+    base_file_url: str
+    file_folder: Path | None
+    proxy: str | None = field(repr=False)
+    poll_timeout: int
+    webhook_url: str
+    webhook_secret: str = field(repr=False)
+    edit_interval: float
+    link_previews: bool
+
+    @property
+    def self_hosted(self) -> bool:
+        """Whether the Bot API server is not Telegram's own."""
+        return self.base_url != f"{API}/bot"
+
+
+def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
+    """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
+    read = TableReader(TELEGRAM_KEYS, channel, table)
+    server = _server(read)
+    files = read.address("base_file_url", ("http", "https")) or f"{server}/file"
+    webhook = read.one_of("mode", ("polling", "webhook")) == "webhook"
+    return TelegramSettings(
+        channel=channel,
+        token=_token(read),
+        webhook=webhook,
+        base_url=f"{server}/bot",
+        base_file_url=f"{files.removesuffix('/bot').rstrip('/')}/bot",
+        file_folder=_file_folder(read),
+        proxy=read.address("proxy", ("http", "https", "socks5", "socks5h")) or None,
+        poll_timeout=int(read.number("poll_timeout", 1, 50, whole=True)),
+        webhook_url=_webhook_url(read, self_hosted=server != API) if webhook else "",
+        webhook_secret=_webhook_secret(read) if webhook else "",
+        edit_interval=read.number("edit_interval", 0, 60),
+        link_previews=read.flag("link_previews"),
+    )
+
+
+def check_keys(channel: str, names: Iterable[str]) -> None:
+    """Raises `ConfigError` for the first name that is no key of ours."""
+    keys.check_keys("Telegram", TELEGRAM_KEYS, channel, names)
+
+
+def _server(read: TableReader) -> str:
+    # Examples elsewhere write the address with its `/bot`; both are taken.
+    return read.address("base_url", ("http", "https")).rstrip("/").removesuffix("/bot").rstrip("/")
+
+
+def _file_folder(read: TableReader) -> Path | None:
+    text = read.text("file_folder")
+    if not text:
+        return None
+    folder = Path(text)
+    if not folder.is_absolute() or len(folder.parts) == 1:
+        raise read.wrong("file_folder", f"is {text!r} and has to be a whole path such as /var/lib/telegram-bot-api")
+    return folder
+
+
+def _token(read: TableReader) -> str:
+    token = read.text("token")
+    if not token:
+        raise read.wrong("token", "is not set: @BotFather gives one, see docs/howto/run-on-telegram.md")
+    if not _TOKEN.fullmatch(token):
+        raise read.wrong("token", "is not a bot's token (12345678:AbC-dEf…): copy it whole from @BotFather")
+    return token
+
+
+def _webhook_url(read: TableReader, *, self_hosted: bool) -> str:
+    url = read.address("webhook_url", ("http", "https") if self_hosted else ("https",))
+    if not url:
+        raise read.wrong("webhook_url", 'is not set, and mode = "webhook" needs it: the address Telegram is to call')
+    if not self_hosted and (urlsplit(url).port or 443) not in PORTS:
+        raise read.wrong(
+            "webhook_url", f"has a port that Telegram never calls: use one of {', '.join(map(str, PORTS))}"
+        )
+    return url
+
+
+def _webhook_secret(read: TableReader) -> str:
+    secret = read.text("webhook_secret")
+    if not secret:
+        raise read.wrong("webhook_secret", 'is not set, and mode = "webhook" needs it: make one up, say 40 letters')
+    if not _SECRET.fullmatch(secret):
+        raise read.wrong("webhook_secret", "has to be 8 to 256 characters out of A-Z, a-z, 0-9, _ and -")
+    return secret

@@ -1,0 +1,1 @@
+"""The channels of a terminal: standard input, and a full-screen chat."""

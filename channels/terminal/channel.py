@@ -1,0 +1,370 @@
+"""The terminal as a channel: a line editor below, the conversation above.
+
+What is being written is shown between the two and printed for good once it is whole. Meanwhile the cursor waits above
+it, so that it can be erased exactly when the window was made narrower or wider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.styles import Style
+
+from bubbot.errors import DeliveryFailed
+from bubbot.ports.channel import (
+    ChannelOptions,
+    Inbound,
+    MessagePart,
+    Outbound,
+    Preview,
+    Receipt,
+    Receive,
+    Sender,
+    StepFinished,
+    StopRequest,
+    TextStreamed,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+    kept_aside,
+)
+from channels.platform.saved_files import parts_of, saved
+from channels.terminal.history import LineHistory
+from channels.terminal.screen import ParkedCursor, ScreenOutput, printed_above
+from channels.terminal.view import CommandCompleter, dim, harmless, markdown, rows, tool_line
+
+PROMPT = "> "
+OWNER = Sender("0", "owner")
+"""Whoever can type here can read the database too."""
+LEAVE = "Ctrl-D or ,quit leaves."
+WAITING = "Waiting for the answer that is under way; Ctrl-C stops it."
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SPINNER_SECONDS = 0.2
+"""Seconds between two signs of life."""
+REDRAW = 0.05
+"""Seconds between two drawings of a text that is being written."""
+ACCEPTED = 5.0
+"""Seconds a stop waits at most for the messages typed before it."""
+MENU_ROWS = 6
+"""Rows for completions."""
+LIVE = 6
+"""Rows of a text that is being written."""
+FEWEST = 2
+"""Those that are shown in any case: the command that began the chat, and its first line, stand above them."""
+HINT = "  (Ctrl-C stops)"
+
+
+@dataclass
+class _LiveScreen:
+    """What the running turn shows. `text` is that of the step; `answer` the last one, until it is printed."""
+
+    busy: bool = False
+    text: str = ""
+    answer: str = ""
+    tool: str = ""
+    arguments: str = ""
+    frame: int = 0
+
+
+class TerminalChannel:
+    """See `Channel` and `ShowsPreviews`. Settings: `chat`; `colour` (true or false)."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        self.name = options.name
+        self._options = options
+        self._chat = str(options.settings.get("chat") or "default")
+        self._colour = bool(options.settings.get("colour", True))
+        self._completer = CommandCompleter(options.commands)
+        self._typed = LineHistory(kept_aside(options.home, f"{options.name}:{self._chat}"))
+        self._now = options.now
+        self._process = options.new_id()
+        self._live = _LiveScreen()
+        self._lines: asyncio.Queue[Inbound] = asyncio.Queue()
+        self._prints: asyncio.Queue[tuple[str, asyncio.Future[None] | None]] = asyncio.Queue()
+        self._stops: asyncio.Queue[StopRequest] = asyncio.Queue()
+        self._stands = 0  # rows above the line editor, at least
+        self._calm = asyncio.Event()
+        self._open = False
+        self._output = ScreenOutput()
+        self._session: PromptSession[str] | None = None
+
+    async def run(self, receive: Receive) -> None:
+        """Reads until Ctrl-D, `,quit`, or the end of the terminal."""
+        async with self._helpers(receive):
+            with printed_above(self._put):
+                left = await self._read()
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._ask_to_stop)
+                if left and self._live.busy:
+                    self._put(dim(WAITING, colour=self._colour))
+                await self._lines.join()
+                if self._live.busy:
+                    await self._calm.wait()
+                await self._prints.join()
+
+    @asynccontextmanager
+    async def _helpers(self, receive: Receive) -> AsyncIterator[None]:
+        """What goes on beside the line editor, for the time of the block."""
+        async with asyncio.TaskGroup() as group:
+            self._session = self._editor()
+            self._open = True
+            helpers = [
+                group.create_task(self._hand_over(receive)),
+                group.create_task(self._hand_stops(receive)),
+                group.create_task(self._print_all()),
+                group.create_task(self._beat()),
+            ]
+            try:
+                yield
+            finally:
+                self._open = False
+                for helper in helpers:
+                    helper.cancel()
+
+    async def _read(self) -> bool:
+        """Reads to the end; says whether that was Ctrl-D and not `,quit`."""
+        assert self._session is not None
+        number = 0
+        while True:
+            try:
+                typed = await self._session.prompt_async()
+            except EOFError:
+                return True
+            text = typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace").rstrip()
+            if not text:
+                continue
+            number += 1
+            self._stands += 1
+            self._live.busy = True
+            self._calm.clear()
+            external_id = f"{self._process}-{number}"
+            self._lines.put_nowait(Inbound(self.name, external_id, self._chat, OWNER, text, self._now()))
+            if text.strip() == ",quit":
+                return False
+
+    async def _hand_over(self, receive: Receive) -> None:
+        while True:
+            inbound = await self._lines.get()
+            await receive(inbound)
+            self._lines.task_done()
+
+    async def _hand_stops(self, receive: Receive) -> None:
+        while True:
+            stop = await self._stops.get()
+            with suppress(TimeoutError):  # what is still being accepted is to be stopped, too
+                async with asyncio.timeout(ACCEPTED):
+                    await self._lines.join()
+            await receive(stop)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(SPINNER_SECONDS)
+            if self._live.busy:
+                self._live.frame += 1
+                self._redraw()
+
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
+        """One part for the text: a terminal takes any length; one for each file, which is saved."""
+        return parts_of(outbound)
+
+    async def send(self, part: MessagePart) -> Receipt:
+        """Prints the part: as Markdown what a model has just written, as it stands what commands say."""
+        if part.file:
+            part = replace(part, text=await saved(self._options, part.file))
+        answer, self._live.answer = self._live.answer, ""
+        before = part.text.removesuffix(answer) if answer else part.text
+        shown = [harmless(before).rstrip("\n")] if before.strip() or not answer else []
+        if answer and before != part.text:
+            shown.append(self._markdown(answer))
+        elif answer:
+            shown = [harmless(part.text)]
+        try:
+            await self._printed("\n\n".join(shown))
+        except (OSError, ValueError) as error:
+            raise DeliveryFailed(f"the terminal is gone ({error}); the answer waits for the next chat") from error
+        return Receipt()
+
+    def preview(self, session: str, event: Preview) -> None:
+        """See `ShowsPreviews`."""
+        live = self._live
+        if session != f"{self.name}:{self._chat}":
+            return
+        match event:
+            case TurnStarted():
+                self._live = _LiveScreen(busy=True, frame=live.frame)
+                self._calm.clear()
+            case TextStreamed(text):
+                live.text += text
+            case ToolStarted(name, arguments):
+                live.tool, live.arguments = name, arguments
+            case ToolFinished():
+                self._put(dim(tool_line(live.arguments, event), colour=self._colour))
+                live.tool = ""
+            case StepFinished(_, calls) if calls and live.text:
+                self._put(self._markdown(live.text))
+                live.text = ""
+            case TurnFinished(status):
+                if live.text and status != "answered":  # no answer, but what people have seen so far stays
+                    self._put(dim(harmless(live.text), colour=self._colour))
+                self._live = _LiveScreen(answer=live.text if status == "answered" else "", frame=live.frame)
+                self._calm.set()
+                self._forget_erased()
+        self._redraw()
+
+    def _markdown(self, text: str) -> str:
+        return markdown(text, width=self._output.get_size().columns, colour=self._colour)
+
+    def _put(self, text: str) -> None:
+        """Prints soon, in order."""
+        self._prints.put_nowait((text, None))
+
+    async def _printed(self, text: str) -> None:
+        """Returns when the text is printed."""
+        if not self._open:
+            self._write(text)
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._prints.put_nowait((text, done))
+        await done
+
+    async def _print_all(self) -> None:
+        """Prints above the line editor what is to be printed."""
+        try:
+            while True:
+                text, done = await self._prints.get()
+                try:
+                    self._print(text)
+                except (OSError, ValueError) as error:
+                    if done is not None:
+                        done.set_exception(error)
+                        done = None
+                if done is not None and not done.done():
+                    done.set_result(None)
+                self._prints.task_done()
+        finally:
+            while not self._prints.empty():
+                text, done = self._prints.get_nowait()
+                if done is None:
+                    with suppress(OSError, ValueError):
+                        self._write(text)
+                elif not done.done():
+                    done.set_exception(OSError("it was closed"))
+
+    def _print(self, text: str) -> None:
+        """Prints above the line editor, which keeps the keyboard meanwhile."""
+        app = self._session.app if self._session is not None else None
+        if app is None or not app.is_running:
+            self._write(text)
+            return
+        app.renderer.erase()
+        self._write(text)
+        app.renderer.render(app, app.layout)
+
+    def _write(self, text: str) -> None:
+        self._stands += text.count("\n") + 1
+        self._output.write_raw(text.replace("\n", "\r\n") + "\r\n")
+        self._output.flush()
+
+    def _redraw(self) -> None:
+        if self._session is not None:
+            self._session.app.invalidate()
+
+    def _forget_erased(self) -> None:
+        """Where the session was erased, the arrow keys find nothing of it any more; what is being typed stays."""
+        if self._session is not None and self._typed.was_erased():
+            buffer = self._session.default_buffer
+            buffer.reset(document=buffer.document)
+
+    def _editor(self) -> PromptSession[str]:
+        depth = None if self._colour else ColorDepth.DEPTH_1_BIT
+        session: PromptSession[str] = PromptSession(
+            self._message,
+            multiline=True,
+            prompt_continuation="  ",
+            history=self._typed,
+            completer=self._completer,
+            complete_while_typing=Condition(lambda: session.default_buffer.text.startswith(",")),
+            reserve_space_for_menu=MENU_ROWS,
+            key_bindings=self._keys(),
+            style=Style.from_dict({"aside": "ansibrightblack" if self._colour else ""}),
+            include_default_pygments_style=False,
+            color_depth=depth,
+            output=self._output,
+        )
+        session.app.min_redraw_interval = REDRAW
+        session.app.layout.container = ParkedCursor(
+            session.app.layout, lambda: self._live.busy and not session.app.is_done
+        )
+        return session
+
+    def _message(self) -> StyleAndTextTuples:
+        """What stands before the cursor: the text that is being written, a sign of life, the prompt."""
+        live = self._live
+        if not live.busy or (self._session is not None and self._session.app.is_done):
+            return [("", PROMPT)]
+        size = self._output.get_size()
+        width = max(len(HINT) + 2, size.columns - 1)
+        # No more than stand above: where tmux folds rows, it moves as many away at the top, and there nothing is erased.
+        most = min(LIVE, max(FEWEST, self._stands), max(1, size.rows - MENU_ROWS - 2))
+        what = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
+        sign = rows(" ".join(harmless(what).split()), width - len(HINT) - 2, 99)[0]
+        text = rows(live.text, width, most) if live.text else []
+        aside = f"{FRAMES[live.frame % len(FRAMES)]} {sign}{HINT}"
+        return [*[("", f"{row}\n") for row in text], ("class:aside", f"{aside}\n"), ("", PROMPT)]
+
+    def _ask_to_stop(self) -> None:
+        self._stops.put_nowait(StopRequest(self.name, self._chat))
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _enter(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.current_line_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.newline(copy_margin=False)
+            else:
+                buffer.validate_and_handle()
+
+        @keys.add("tab")
+        def _complete(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            found = list(self._completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+            if len(found) == 1:  # at once: the menu comes a moment later
+                buffer.apply_completion(found[0])
+            elif buffer.complete_state:
+                buffer.complete_next()
+            else:
+                buffer.start_completion(insert_common_part=True)
+
+        @keys.add("escape", "enter")
+        @keys.add("escape", "c-j")  # as it arrives where it was typed before the editor was there
+        def _new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.newline(copy_margin=False)
+
+        @keys.add("c-c")
+        @keys.add("<sigint>")
+        def _stop(event: KeyPressEvent) -> None:
+            if self._live.busy:
+                self._ask_to_stop()
+                return
+            event.current_buffer.reset()
+            self._put(dim(LEAVE, colour=self._colour))
+
+        return keys
+
+
+def create(options: ChannelOptions) -> TerminalChannel:
+    """The factory of the entry point."""
+    return TerminalChannel(options)

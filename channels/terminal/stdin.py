@@ -1,0 +1,148 @@
+"""The terminal and the pipe as a channel: a line is a message, an answer is printed.
+
+Lines are read with `os.read` in a thread of its own: a thread that is blocked in `sys.stdin` would hold its lock
+when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from bubbot.errors import DeliveryFailed, OutputFailed
+from bubbot.ports.channel import (
+    ChannelOptions,
+    Inbound,
+    MessagePart,
+    Outbound,
+    Receipt,
+    Receive,
+    Sender,
+    UnparsedUpdate,
+    replace_controls,
+)
+from channels.platform.saved_files import parts_of, saved
+
+STDIN_LINE_BYTES = 16 * 1024 * 1024
+"""Bytes of one line; what is longer is set aside, its first bytes kept."""
+MAX_KEPT_BYTES = 64 * 1024
+PROMPT = "> "
+OWNER = Sender("0", "owner")
+"""Whoever can type here can read the database too."""
+
+
+class StdinChannel:
+    """See `Channel`. Settings: `chat` names the conversation; `write` takes each answer instead of standard output."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        self.name = options.name
+        self._options = options
+        self._chat = str(options.settings.get("chat") or "default")
+        self._write: Callable[[str], None] = options.settings.get("write") or self._print
+        self._now = options.now
+        self._process = options.new_id()
+        self._ending = False
+        self._terminal = sys.stdout is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+    async def run(self, receive: Receive) -> None:
+        """Reads lines to the end of the input, or to `,quit`."""
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        room = threading.Semaphore(8)
+        loop = asyncio.get_running_loop()
+
+        def put(line: bytes | None) -> None:
+            room.acquire()  # a pipe is read no faster than its lines are accepted
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+
+        threading.Thread(target=_read_lines, args=(sys.stdin.fileno(), put), daemon=True).start()
+        self._prompt()
+        number = 0
+        while (raw := await lines.get()) is not None:
+            room.release()
+            number += 1
+            self._ending = raw.strip() == b",quit"
+            if raw.strip():
+                await receive(self._event(raw, number))
+            else:
+                self._prompt()
+            if self._ending:
+                return
+
+    def _event(self, raw: bytes, number: int) -> Inbound | UnparsedUpdate:
+        external_id = f"{self._process}-{number}"
+        if len(raw) > STDIN_LINE_BYTES:
+            reason = f"line {number} is longer than {STDIN_LINE_BYTES // 1024 // 1024} MiB; its beginning is kept"
+            return UnparsedUpdate(self.name, external_id, self._chat, raw[:MAX_KEPT_BYTES], reason)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            reason = f"line {number} is not valid UTF-8 (byte {error.start + 1})"
+            return UnparsedUpdate(self.name, external_id, self._chat, raw, reason)
+        return Inbound(self.name, external_id, self._chat, OWNER, text.rstrip("\r\n"), self._now())
+
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
+        """One part for the text: a terminal takes any length; one for each file, which is saved."""
+        return parts_of(outbound)
+
+    async def send(self, part: MessagePart) -> Receipt:
+        """Prints the part; of a file, where it was saved."""
+        text = await saved(self._options, part.file) if part.file else part.text
+        try:
+            await asyncio.to_thread(self._write, text)
+        except (OSError, ValueError, OutputFailed) as error:
+            reason = error.reason if isinstance(error, OutputFailed) else error
+            if self._terminal:
+                raise DeliveryFailed(f"the terminal is gone ({reason}); the answer waits for the next chat") from error
+            # The next script that talks in this chat did not ask for it.
+            raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
+        self._prompt()
+        return Receipt()
+
+    def _print(self, text: str) -> None:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        # What a pipe is handed comes to a terminal sooner or later, and that obeys control characters.
+        sys.stdout.buffer.write(f"{replace_controls(text)}\n".encode(errors="replace"))
+        sys.stdout.buffer.flush()
+
+    def _prompt(self) -> None:
+        if self._terminal and not self._ending:
+            sys.stdout.write(PROMPT)
+            sys.stdout.flush()
+
+
+def _read_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
+    """Puts each line, then None at the end. A line over the limit is put once, longer than the limit."""
+    with suppress(RuntimeError):  # the event loop is gone
+        with suppress(OSError):  # the terminal hung up
+            _put_lines(fd, put)
+        put(None)
+
+
+def _put_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
+    pending = bytearray()
+    skipping = False
+    while chunk := os.read(fd, 1 << 16):
+        pending += chunk
+        while (end := pending.find(b"\n")) >= 0:
+            if not skipping:
+                put(bytes(pending[: end + 1]))
+            skipping = False
+            del pending[: end + 1]
+        if len(pending) > STDIN_LINE_BYTES:
+            if not skipping:
+                put(bytes(pending))
+            skipping = True
+            pending.clear()
+    if pending and not skipping:
+        put(bytes(pending))
+
+
+def create(options: ChannelOptions) -> StdinChannel:
+    """The factory of the entry point."""
+    return StdinChannel(options)
