@@ -1,4 +1,4 @@
-"""Files and folders that are complete or not there, whenever the process or the machine ends."""
+"""Files and folders that are complete or absent, whenever the process or the machine stops."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _PARTIAL = re.compile(r"\.partial-(\d+)-.+")
 
 @contextmanager
 def growing(target: Path) -> Iterator[Path]:
-    """A new folder, mode 0700, that gets its name when the block ends well, and is removed where it does not.
+    """Make a new folder, mode 0700, that gets its name if the block ends well.
 
-    Meanwhile it has a name beside the target that nothing takes for it. Raises `FileExistsError` for one that is there.
+    Until then it has a name next to the target that no reader mistakes for it; if the block fails, it is removed.
+    Raises `FileExistsError` if the target exists.
     """
-    partial = _begun(target.with_name(f".partial-{os.getpid()}-{target.name}"))
+    partial = _make_partial(target.with_name(f".partial-{os.getpid()}-{target.name}"))
     try:
         yield partial
         sync_tree(partial)
@@ -35,73 +36,73 @@ def growing(target: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder; it loses its name first, so that half of it is never taken for the whole."""
+    """Remove a folder; rename it first, so that a half-removed folder is never taken for a complete one."""
     partial = folder.with_name(f".partial-{os.getpid()}-{folder.name}")
     folder.rename(partial)
     shutil.rmtree(partial)
 
 
 def sweep(folder: Path) -> None:
-    """Removes what processes that were killed have left half done."""
-    for found in folder.iterdir():
-        left = _PARTIAL.fullmatch(found.name)
-        if left and not _lives(int(left[1])):
-            shutil.rmtree(found, ignore_errors=True)
+    """Remove the partial folders that killed processes left behind."""
+    for path in folder.iterdir():
+        partial = _PARTIAL.fullmatch(path.name)
+        if partial and not _is_running(int(partial[1])):
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _begun(partial: Path) -> Path:
-    """Makes it anew: in a container every process may have had the same number."""
+def _make_partial(partial: Path) -> Path:
+    """Make an empty folder; in a container an earlier process may have had the same id and left one."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)
     return partial
 
 
-def _lives(pid: int) -> bool:
-    if pid == os.getpid():  # nothing of its own is half done while it sweeps
+def _is_running(pid: int) -> bool:
+    if pid == os.getpid():  # this process has no partial folder while it sweeps
         return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # somebody else's process
+    except (OSError, OverflowError):  # another user's process
         return True
     return True
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copies the content into a new file for its owner alone."""
-    with source.open("rb") as given, os.fdopen(_new(target), "wb") as made:
-        shutil.copyfileobj(given, made, _BLOCK)
+    """Copy the content into a new file that only its owner can read."""
+    with source.open("rb") as reader, os.fdopen(_create(target), "wb") as writer:
+        shutil.copyfileobj(reader, writer, _BLOCK)
 
 
 def write_file(target: Path, data: bytes) -> None:
-    """Writes a new file for its owner alone."""
-    with os.fdopen(_new(target), "wb") as made:
-        made.write(data)
+    """Write a new file that only its owner can read."""
+    with os.fdopen(_create(target), "wb") as writer:
+        writer.write(data)
 
 
-def _new(target: Path) -> int:
+def _create(target: Path) -> int:
     return os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    whole = sha256()
-    with path.open("rb") as given:
-        while block := given.read(_BLOCK):
-            whole.update(block)
-    return whole.hexdigest()
+    """Hash a file with SHA-256, in hex."""
+    digest = sha256()
+    with path.open("rb") as reader:
+        while block := reader.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until a folder and everything in it is on the disk."""
-    for found in folder.rglob("*"):
-        sync(found)
+    """Wait until a folder and everything in it is on the disk."""
+    for path in folder.rglob("*"):
+        sync(path)
     sync(folder)
 
 
 def sync(path: Path) -> None:
-    """Waits until a file's content, or a folder's list of names, is on the disk."""
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -114,9 +115,12 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def working(folder: Path, name: str) -> Iterator[Path]:
-    """A folder for work under way, gone when the block ends; what a killed process leaves of it, `sweep` removes."""
-    made = _begun(folder / f".partial-{os.getpid()}-{name}")
+    """Make a folder for temporary work and remove it when the block ends.
+
+    `sweep` removes what a killed process leaves of it.
+    """
+    partial = _make_partial(folder / f".partial-{os.getpid()}-{name}")
     try:
-        yield made
+        yield partial
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)

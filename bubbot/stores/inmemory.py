@@ -1,4 +1,4 @@
-"""The reference store: what the port means, in plain Python. The oracle the other stores are tested against."""
+"""The reference store: the port's meaning in plain Python. Tests compare the other stores with it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class _Tape:
     blobs: dict[str, bytes]
     archived_from: str | None = None
     facts: set[int] = field(default_factory=set)
-    """Ids of facts that erased something: they stay."""
+    """Ids of facts that erased something: no erasure blanks them."""
 
 
 class InMemoryStore:
-    """Keeps everything in dictionaries; nothing survives the process."""
+    """A store in dictionaries; nothing survives the process."""
 
     def __init__(self) -> None:
         self._tapes: dict[str, _Tape] = {}
@@ -33,9 +33,9 @@ class InMemoryStore:
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
-        self._check()
+        self._check_open()
         drafts, stored = self._draft(batches)
-        self._keep(drafts)
+        self._commit(drafts)
         return stored
 
     async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
@@ -54,24 +54,24 @@ class InMemoryStore:
             stored.append(tuple(_place(batch, draft, entry) for entry in batch.entries))
         return drafts, stored
 
-    def _keep(self, drafts: dict[str, list[TapeEntry]]) -> None:
+    def _commit(self, drafts: dict[str, list[TapeEntry]]) -> None:
         for name, draft in drafts.items():
             if draft:
                 self._tapes.setdefault(name, _Tape([], {})).entries = draft
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`."""
-        self._check()
+        self._check_open()
         return [tuple(evaluate(self._entries(query.tape), query)) for query in queries]
 
     async def head(self, tape: str) -> int:
         """See `TapeStore.head`."""
-        self._check()
+        self._check_open()
         return len(self._entries(tape))
 
     async def tapes(self) -> list[TapeSummary]:
         """See `TapeStore.tapes`; this store keeps no hashes."""
-        self._check()
+        self._check_open()
         return [
             TapeSummary(name, len(tape.entries), "", tape.archived_from, sum(entry.erased for entry in tape.entries))
             for name, tape in sorted(self._tapes.items())
@@ -79,13 +79,13 @@ class InMemoryStore:
 
     async def open_fork(self, record: ForkRecord) -> None:
         """See `TapeStore.open_fork`."""
-        self._check()
+        self._check_open()
         self._check_base(record)
         self._forks[record.id] = record
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
-        self._check()
+        self._check_open()
         record = self._forks.get(fork)
         if record is None:
             raise EntryNotFound(f"no fork {fork} is open")
@@ -95,34 +95,34 @@ class InMemoryStore:
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
-        self._check()
+        self._check_open()
         record = self._forks.get(fork)
         if record is None:
             raise EntryNotFound(f"no fork {fork} is open")
         if reset and reset[0] == record.tape:
-            self._check_base(record)  # a reset puts nothing aside that the fork has not seen
+            self._check_base(record)  # a reset must not archive entries that the fork has not seen
         stored = self._restart(*reset, batches) if reset else await self.append(batches)
         del self._forks[fork]
         return stored
 
     async def drop_fork(self, fork: str) -> None:
         """See `TapeStore.drop_fork`."""
-        self._check()
+        self._check_open()
         self._forks.pop(fork, None)
 
     async def forks(self) -> list[ForkRecord]:
         """See `TapeStore.forks`."""
-        self._check()
+        self._check_open()
         return list(self._forks.values())
 
     async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
-        self._check()
+        self._check_open()
         return self._restart(tape, how, [Batch(tape, tuple(first))])[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         """See `BlobStore.put_blob`."""
-        self._check()
+        self._check_open()
         digest = digest_of(data)
         self._refuse_archive(tape)
         self._tapes.setdefault(tape, _Tape([], {})).blobs[digest] = data
@@ -130,23 +130,23 @@ class InMemoryStore:
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
         """See `BlobStore.get_blob`."""
-        self._check()
-        kept = self._tapes.get(tape)
-        if kept is None or digest not in kept.blobs:
+        self._check_open()
+        stored_tape = self._tapes.get(tape)
+        if stored_tape is None or digest not in stored_tape.blobs:
             raise EntryNotFound(f"{tape} has no blob {digest}")
-        return kept.blobs[digest]
+        return stored_tape.blobs[digest]
 
     async def aclose(self) -> None:
         """See `TapeStore.aclose`."""
         self._open = False
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if not self._open:
             raise StoreUnavailable("the store is closed")
 
     def _entries(self, tape: str) -> list[TapeEntry]:
-        kept = self._tapes.get(tape)
-        return kept.entries if kept else []
+        stored_tape = self._tapes.get(tape)
+        return stored_tape.entries if stored_tape else []
 
     def _check_base(self, record: ForkRecord) -> None:
         head = len(self._entries(record.tape))
@@ -154,92 +154,94 @@ class InMemoryStore:
             raise TapeConflict(f"{record.tape} has entries to {head}, not to {record.base}")
 
     def _refuse_archive(self, tape: str) -> None:
-        kept = self._tapes.get(tape)
-        if kept is not None and kept.archived_from is not None:
-            raise TapeConflict(f"{tape} is an archive, and takes nothing more: write to {kept.archived_from}")
+        stored_tape = self._tapes.get(tape)
+        if stored_tape is not None and stored_tape.archived_from is not None:
+            raise TapeConflict(f"{tape} is an archive, and takes nothing more: write to {stored_tape.archived_from}")
 
-    def _restart(self, tape: str, how: ResetBatch, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+    def _restart(self, tape: str, reset: ResetBatch, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         before = dict(self._tapes)
-        self._put_aside(tape, how, batches)
-        ids = self._doomed(tape, how)
-        first, *more = erasure.chunks(ids)
-        doomed = {name: self._tapes[name] for name in ids}  # a batch may make a tape of the same name anew
+        self._archive(tape, reset, batches)
+        ids = self._find_erasable(tape, reset)
+        first, *overflow = erasure.chunks(ids)
+        erased_tapes = {name: self._tapes[name] for name in ids}  # a batch may create a tape of the same name again
         try:
-            drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if how.erase else batches)
+            drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if reset.erase else batches)
             facts = [
                 entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, erasure.TAPE_ERASED)
             ]
-            if how.erase and not facts:
+            if reset.erase and not facts:
                 raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
         except TapeError:
             self._tapes = before
             raise
-        self._keep(drafts)
-        if how.erase:
-            if first:  # one that covered nothing is no fact of an erasure
+        self._commit(drafts)
+        if reset.erase:
+            if first:  # a fact that covers nothing erased nothing
                 self._tapes[tape].facts.add(facts[-1].id)
-            self._erase(doomed, ids)
-            self._tell_home(tape, more, erasure.date_of(batches))
+            self._erase(erased_tapes, ids)
+            self._record_in_home(tape, overflow, erasure.date_of(batches))
         return stored
 
-    def _put_aside(self, tape: str, how: ResetBatch, batches: Sequence[Batch]) -> None:
-        old = self._tapes.pop(tape, None)
-        if old:
-            last = erasure.renamed(tape, how.archive, batches).stored(len(old.entries) + 1)
-            self._tapes[how.archive] = replace(old, entries=[*old.entries, last], archived_from=tape)
+    def _archive(self, tape: str, reset: ResetBatch, batches: Sequence[Batch]) -> None:
+        old_tape = self._tapes.pop(tape, None)
+        if old_tape:
+            last = erasure.renamed(tape, reset.archive, batches).stored(len(old_tape.entries) + 1)
+            self._tapes[reset.archive] = replace(old_tape, entries=[*old_tape.entries, last], archived_from=tape)
 
-    def _doomed(self, tape: str, how: ResetBatch) -> dict[str, set[int]]:
-        """What is there to be erased, before the facts of it are written (see `sqlite_write`)."""
-        if not how.erase:
+    def _find_erasable(self, tape: str, reset: ResetBatch) -> dict[str, set[int]]:
+        """Find the entries to erase, before the facts about it are written (see `stores/sqlite/write.py`)."""
+        if not reset.erase:
             return {}
-        archives = [name for name, kept in self._tapes.items() if kept.archived_from == tape]
+        archives = [name for name, stored_tape in self._tapes.items() if stored_tape.archived_from == tape]
         ids = {name: self._with_content(name, None) for name in archives}
-        for name, some in how.also:
+        for name, some_ids in reset.also:
             if name in self._tapes:
-                ids[name] = ids.get(name, set()) | self._with_content(name, set(some))
+                ids[name] = ids.get(name, set()) | self._with_content(name, set(some_ids))
         return ids
 
-    def _with_content(self, name: str, some: set[int] | None) -> set[int]:
-        kept = self._tapes[name]
+    def _with_content(self, name: str, only: set[int] | None) -> set[int]:
+        stored_tape = self._tapes[name]
         return {
             entry.id
-            for entry in kept.entries
-            if (some is None or entry.id in some) and not entry.erased and not _stays(kept, name, entry)
+            for entry in stored_tape.entries
+            if (only is None or entry.id in only) and not entry.erased and not _is_protected(stored_tape, name, entry)
         }
 
-    def _erase(self, doomed: dict[str, _Tape], ids: dict[str, set[int]]) -> None:
-        for name, kept in doomed.items():
-            kept.entries = [_blank(entry) if entry.id in ids[name] else entry for entry in kept.entries]
+    def _erase(self, tapes: dict[str, _Tape], ids: dict[str, set[int]]) -> None:
+        for name, stored_tape in tapes.items():
+            stored_tape.entries = [_blank(entry) if entry.id in ids[name] else entry for entry in stored_tape.entries]
 
-    def _tell_home(self, tape: str, more: Sequence[Mapping[str, Any]], date: str) -> None:
-        """Facts that the first one had no room for, and those about blobs, which go."""
-        facts = [erasure.further(covers, date) for covers in more]
-        further = len(facts)
-        for name, kept in sorted(self._tapes.items()):
-            if kept.archived_from == tape:
-                facts += erasure.removals(name, kept.blobs, "erased", date)
-                kept.blobs = {}
+    def _record_in_home(self, tape: str, overflow: Sequence[Mapping[str, Any]], date: str) -> None:
+        """Record on the home tape the erasures that the first fact had no room for, and remove the blobs."""
+        facts = [erasure.further(covers, date) for covers in overflow]
+        overflow_count = len(facts)
+        for name, stored_tape in sorted(self._tapes.items()):
+            if stored_tape.archived_from == tape:
+                facts += erasure.removals(name, stored_tape.blobs, "erased", date)
+                stored_tape.blobs = {}
         if facts:
             drafts, stored = self._draft([Batch(erasure.HOME_TAPE, tuple(facts))])
-            self._keep(drafts)
-            self._tapes[erasure.HOME_TAPE].facts.update(fact.id for fact in stored[0][:further])
+            self._commit(drafts)
+            self._tapes[erasure.HOME_TAPE].facts.update(fact.id for fact in stored[0][:overflow_count])
 
 
-def _stays(kept: _Tape, name: str, entry: TapeEntry) -> bool:
-    """Whether no erasure blanks it: it says how the tape was called, or what was erased."""
-    if kept.archived_from is not None and entry.id == len(kept.entries):
-        return erasure.is_rename(entry.kind, entry.payload, kept.archived_from, name)
-    return entry.id in kept.facts
+def _is_protected(stored_tape: _Tape, name: str, entry: TapeEntry) -> bool:
+    """Return true if no erasure blanks the entry: it names the tape, or records an erasure."""
+    if stored_tape.archived_from is not None and entry.id == len(stored_tape.entries):
+        return erasure.is_rename(entry.kind, entry.payload, stored_tape.archived_from, name)
+    return entry.id in stored_tape.facts
 
 
 def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:
-    """Puts the entry at the end of the draft, or finds the one already there under its key."""
+    """Append the entry to the draft, or return the stored one that has its key."""
     if entry.key is not None:
-        known = next((old for old in draft if old.key == entry.key), None)
-        if known is not None:
-            if batch.keep_first or known.erased or known.same_content(entry):
-                return known
-            raise TapeConflict(f"{batch.tape} already has other content under the key {entry.key} (entry {known.id})")
+        stored_entry = next((candidate for candidate in draft if candidate.key == entry.key), None)
+        if stored_entry is not None:
+            if batch.keep_first or stored_entry.erased or stored_entry.same_content(entry):
+                return stored_entry
+            raise TapeConflict(
+                f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"
+            )
     stored = entry.stored(len(draft) + 1)
     draft.append(stored)
     return stored

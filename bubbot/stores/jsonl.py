@@ -1,8 +1,8 @@
-"""Tapes as JSON lines: what `bubbot tape export` writes and `bubbot tape import` reads, and what Bub keeps.
+"""Tapes as JSON lines: the format of `bubbot tape export`, `bubbot tape import` and Bub.
 
 Each exported line carries a `hash`: SHA-256 over the hash of the line before it (64 zeros at first) and the line's
-own values. It is computed anew for every file. The chain in the database covers a salt that erasure removes and that
-no file may hold, so it could not be checked from the file alone.
+own values. It is computed again for every file. The chain in the database covers a salt that erasure removes and that
+no file may hold, so a reader could not check it from the file alone.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode, event, thaw
 NO_HASH = "0" * 64
 """The hash before the first line."""
 UNREADABLE = "tape/unreadable"
-"""The event that a repair puts in the place of a line it could not read."""
+"""The event with which a repair replaces a line that it could not read."""
 CLOSED_ANCHOR = "tape/anchor"
-"""The event that stands, in a file for Bub, for an anchor that opens no window: Bub takes every anchor for one that does."""
+"""The event that replaces, in a file for Bub, an anchor that opens no window: for Bub every anchor opens one."""
 IMPORTED_ERASED = "imported_erased"
 """The key of meta that marks an imported entry whose content was erased where it came from."""
 
-_KNOWN = ("id", "kind", "payload", "meta", "date", "key", "hash", "erased", "timestamp")
+_FIELDS = ("id", "kind", "payload", "meta", "date", "key", "hash", "erased", "timestamp")
 _LOOKS_LIKE_HASH = re.compile(r"[0-9a-fA-F]{60,68}")
 _WHITE = b" \t\r\n"
 
 
 def fields(entry: TapeEntry) -> dict[str, Any]:
-    """The entry as the object of its line, without a hash."""
+    """Build the object of an entry's line, without a hash."""
     head: dict[str, Any] = {"id": entry.id, "kind": str(entry.kind)}
     if _was_erased(entry):
         data = {**head, "date": entry.date, "erased": True}
@@ -45,14 +45,14 @@ def fields(entry: TapeEntry) -> dict[str, Any]:
 
 
 def for_bub(entry: TapeEntry) -> TapeEntry:
-    """Put an event in the place of an anchor that opens no window; `read_lines` makes it the anchor again."""
+    """Replace an anchor that opens no window by an event; `read_lines` makes it the anchor again."""
     if entry.kind != Kind.ANCHOR or entry.opens_window or _was_erased(entry):
         return entry
     return replace(entry, kind=Kind.EVENT, payload={"name": CLOSED_ANCHOR, "data": entry.payload})
 
 
-def _not_for_bub(entry: TapeEntry) -> TapeEntry:
-    """The anchor that `for_bub` made an event of; any other entry as it is."""
+def _from_bub(entry: TapeEntry) -> TapeEntry:
+    """Restore the anchor that `for_bub` made an event of; any other entry is returned unchanged."""
     data = entry.payload.get("data")
     if (
         entry.kind != Kind.EVENT
@@ -60,37 +60,37 @@ def _not_for_bub(entry: TapeEntry) -> TapeEntry:
         or not isinstance(data, Mapping)
     ):
         return entry
-    made = replace(entry, kind=Kind.ANCHOR, payload=data)
-    return entry if made.opens_window else made
+    anchor = replace(entry, kind=Kind.ANCHOR, payload=data)
+    return entry if anchor.opens_window else anchor
 
 
 def _was_erased(entry: TapeEntry) -> bool:
-    """Whether it was erased, here or where it was imported from."""
+    """Return true if it was erased, here or where it was imported from."""
     return entry.erased or (entry.meta.get(IMPORTED_ERASED) is True and entry.payload in ({}, {"window": False}))
 
 
 def line_hash(previous: str, data: dict[str, Any]) -> str:
-    """The hash of a line: over the one before it and the line's values, sorted, without `hash` itself."""
+    """Hash a line: the hash of the line before it and this line's values, sorted, without `hash` itself."""
     values = {name: value for name, value in data.items() if name != "hash"}
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return sha256(f"{previous}\n{text}".encode()).hexdigest()
 
 
 class JsonLineWriter:
-    """Makes the lines of one file, one after another."""
+    """The lines of one file, written one after another; each carries the hash of its predecessors."""
 
     def __init__(self) -> None:
         self._hash = NO_HASH
 
     def line(self, entry: TapeEntry) -> bytes:
-        """The entry's line, with its line feed."""
+        """Encode the entry's line, with its line feed."""
         data = fields(entry)
         self._hash = line_hash(self._hash, data)
         return f"{encode({**data, 'hash': self._hash})}\n".encode()
 
 
 class _LineModel(BaseModel):
-    """What a line has to be. Everything that real tapes of this format leave out or hold besides is allowed."""
+    """The schema of a line. Real tapes of this format omit fields or have more of them: both are allowed."""
 
     model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
 
@@ -103,7 +103,13 @@ class _LineModel(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ImportProblem:
-    """A line that cannot be trusted or read: its number, why, and its bytes as they are in the file."""
+    """A line that cannot be trusted or read.
+
+    Attributes:
+        number: of the line, from 1.
+        reason: why it was refused.
+        raw: its bytes as they are in the file.
+    """
 
     number: int
     reason: str
@@ -112,10 +118,14 @@ class ImportProblem:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What a file holds. `entries` have the ids 1, 2, 3 …; a problem has an event of its own in its place.
+    """The content of a file.
 
-    `renumbered` counts the entries that had another id in the file, `unhashed` the readable lines that no hash
-    vouches for.
+    Attributes:
+        entries: with the ids 1, 2, 3 …; each problem is replaced by an event.
+        problems: the lines that could not be read or trusted.
+        renumbered: how many entries had another id in the file.
+        erased: how many entries had been erased before the export.
+        unhashed: how many readable lines no hash confirms.
     """
 
     entries: tuple[TapeEntry, ...]
@@ -126,9 +136,9 @@ class ImportResult:
 
 
 def read_lines(lines: Iterable[bytes], *, date: str = "") -> ImportResult:
-    """Reads a whole file, given as its lines with their line feeds; `date` is that of events for unreadable ones.
+    """Read a complete file, passed as its lines with their line feeds.
 
-    Raises nothing: what is wrong is a `ImportProblem`.
+    `date` is that of the events for unreadable lines. Raises nothing: a line that is wrong becomes an `ImportProblem`.
     """
     reader = _LineReader(date)
     entries: list[TapeEntry] = []
@@ -140,12 +150,23 @@ def read_lines(lines: Iterable[bytes], *, date: str = "") -> ImportResult:
 
 
 class _UnreadableLine(Exception):
-    """Why a line cannot be taken."""
+    """The reason why a line is refused."""
 
 
 @dataclass
 class _LineReader:
-    """Reads line by line. `previous` are the hashes the line before may have; empty where that is not known."""
+    """The state of a reader that goes line by line.
+
+    Attributes:
+        date: of the events that replace unreadable lines.
+        previous: the hashes that the line before may have; empty if that is not known.
+        hashed: whether the lines of this file have hashes; None before the first line.
+        renumbered: a count, as in `ImportResult`.
+        erased: a count, as in `ImportResult`.
+        unhashed: a count, as in `ImportResult`.
+        problems: the refused lines so far.
+        keys: the keys so far, each with the number of its line.
+    """
 
     date: str
     previous: tuple[str, ...] = (NO_HASH,)
@@ -157,44 +178,47 @@ class _LineReader:
     keys: dict[str, int] = field(default_factory=dict)
 
     def entry(self, number: int, text: bytes, raw: bytes, place: int) -> TapeEntry:
-        """The entry of a line at its place on the tape, or the event that stands for it."""
-        previous, self.previous = self.previous, ()
+        """Read the entry of a line for its place on the tape, or build the event that replaces it."""
+        possible_hashes, self.previous = self.previous, ()
         try:
-            data = _parsed(text)
-            self._check_hash(data, previous)
-            made = _entry(data)
-            self._check_key(made.key, number)
-        except _UnreadableLine as why:
-            self.problems.append(ImportProblem(number, str(why), raw))
-            stands = event(UNREADABLE, {"line": number, "sha256": sha256(raw).hexdigest()})
-            return stands.stamped(EMPTY_OBJECT, self.date).stored(place)
-        self.erased += made.meta.get(IMPORTED_ERASED) is True
-        given = data.get("id")
-        if given == place and type(given) is int:
-            return made.stored(place)
+            data = _parse(text)
+            self._check_hash(data, possible_hashes)
+            entry = _entry(data)
+            self._check_key(entry.key, number)
+        except _UnreadableLine as reason:
+            self.problems.append(ImportProblem(number, str(reason), raw))
+            replacement = event(UNREADABLE, {"line": number, "sha256": sha256(raw).hexdigest()})
+            return replacement.stamped(EMPTY_OBJECT, self.date).stored(place)
+        self.erased += entry.meta.get(IMPORTED_ERASED) is True
+        file_id = data.get("id")
+        if file_id == place and type(file_id) is int:
+            return entry.stored(place)
         self.renumbered += 1
-        meta = {**made.meta, "imported_id": given} if "id" in data else made.meta
-        return replace(made, meta=meta, id=place)
+        meta = {**entry.meta, "imported_id": file_id} if "id" in data else entry.meta
+        return replace(entry, meta=meta, id=place)
 
-    def _check_hash(self, data: dict[str, Any], previous: tuple[str, ...]) -> None:
-        """Compares the line with its hash; every line has one, or none has."""
-        given = data.get("hash")
-        if given is None and any(name not in _KNOWN and _like_a_hash(value) for name, value in data.items()):
+    def _check_hash(self, data: dict[str, Any], possible_hashes: tuple[str, ...]) -> None:
+        """Compare the line with its hash; either every line has one or none has."""
+        stored_hash = data.get("hash")
+        if stored_hash is None and any(name not in _FIELDS and _looks_like_hash(value) for name, value in data.items()):
             raise _UnreadableLine("one of its fields looks like a hash under another name: it was altered")
         if self.hashed is None:
-            self.hashed = given is not None
+            self.hashed = stored_hash is not None
         if not self.hashed:
-            if given is not None:
+            if stored_hash is not None:
                 raise _UnreadableLine("it has a hash, which the lines before it do not have")
             self.unhashed += 1
             return
-        if not isinstance(given, str):
+        if not isinstance(stored_hash, str):
             raise _UnreadableLine("its hash is missing: it was altered, or it comes from another file")
-        due = [line_hash(one, data) for one in previous]
-        self.previous = (given, *due)  # where the hash itself was altered, the next line still follows from the content
-        if not due:
+        expected = [line_hash(previous, data) for previous in possible_hashes]
+        self.previous = (
+            stored_hash,
+            *expected,
+        )  # if the hash itself was altered, the next line still follows from the content
+        if not expected:
             self.unhashed += 1
-        elif given not in due:
+        elif stored_hash not in expected:
             raise _UnreadableLine("its hash is not that of its content: it was altered, or lines before it are missing")
 
     def _check_key(self, key: str | None, number: int) -> None:
@@ -205,14 +229,14 @@ class _LineReader:
         self.keys[key] = number
 
 
-def _like_a_hash(value: object) -> bool:
+def _looks_like_hash(value: object) -> bool:
     return isinstance(value, str) and _LOOKS_LIKE_HASH.fullmatch(value) is not None
 
 
-def _parsed(text: bytes) -> dict[str, Any]:
-    """The object of a line."""
+def _parse(text: bytes) -> dict[str, Any]:
+    """Parse the object of a line."""
     try:
-        data = json.loads(text.decode(), object_pairs_hook=_object, parse_constant=_no_number)
+        data = json.loads(text.decode(), object_pairs_hook=_unique_names, parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise _UnreadableLine(f"it is not UTF-8 (byte {error.start + 1})") from error
     except json.JSONDecodeError as error:
@@ -229,35 +253,38 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return data
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
         names = [name for name, _ in pairs]
         raise _UnreadableLine(
             f"the name {next(name for name in names if names.count(name) > 1)!r} is in one object twice"
         )
-    return made
+    return result
 
 
-def _no_number(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise _UnreadableLine(f"it holds {word}, which is no JSON number")
 
 
 def _entry(data: dict[str, Any]) -> TapeEntry:
-    """The entry of a line's object, without its id. Contracts of kinds are not checked; odd parts go into meta."""
+    """Build the entry of a line's object, without its id.
+
+    Contracts of kinds are not checked; unusual fields go into meta.
+    """
     try:
         line = _LineModel.model_validate({name: value for name, value in data.items() if name != "date"})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _UnreadableLine(f"its {'.'.join(map(str, first['loc']))} is wrong ({first['msg']})") from error
-    date, odd = _date(data)
+    date, original_date = _date(data)
     meta = data.get("meta")
-    extra = {name: value for name, value in data.items() if name not in _KNOWN}
+    extra = {name: value for name, value in data.items() if name not in _FIELDS}
     if meta is not None and not isinstance(meta, dict):
         extra["meta"] = meta
-    kept = {"imported_date": odd} if odd is not None else {}
-    kept |= {"imported_fields": extra} if extra else {}
-    kept |= {IMPORTED_ERASED: True} if line.erased else {}
+    notes = {"imported_date": original_date} if original_date is not None else {}
+    notes |= {"imported_fields": extra} if extra else {}
+    notes |= {IMPORTED_ERASED: True} if line.erased else {}
     payload = line.payload
     if line.erased:
         if payload or meta:
@@ -266,22 +293,22 @@ def _entry(data: dict[str, Any]) -> TapeEntry:
     elif "payload" not in data:
         raise _UnreadableLine("its payload is missing")
     try:
-        entry = TapeEntry(line.kind, payload, {**(meta if isinstance(meta, dict) else {}), **kept}, date, line.key)
-        return _not_for_bub(entry)
+        entry = TapeEntry(line.kind, payload, {**(meta if isinstance(meta, dict) else {}), **notes}, date, line.key)
+        return _from_bub(entry)
     except (EntryInvalid, RecursionError) as error:
         raise _UnreadableLine(f"it cannot be stored ({error})") from error
 
 
 def _date(data: dict[str, Any]) -> tuple[str, Any]:
-    """The date as text, and the value it was made from where that is not the same; no date is an empty text."""
-    given = data.get("date")
-    if isinstance(given, str):
-        return given, data.get("timestamp")
-    if given is None:
-        given = data.get("timestamp")
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
+    """Return the date as text, and the original value if it differs; a missing date is an empty text."""
+    value = data.get("date")
+    if isinstance(value, str):
+        return value, data.get("timestamp")
+    if value is None:
+        value = data.get("timestamp")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
-            return timestamp(datetime.fromtimestamp(given, UTC)), given
+            return timestamp(datetime.fromtimestamp(value, UTC)), value
         except (OverflowError, OSError, ValueError):
-            return "", given
-    return "", given
+            return "", value
+    return "", value
