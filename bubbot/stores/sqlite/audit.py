@@ -1,4 +1,4 @@
-"""Checking a database against itself: hash chains, names, copied columns, erasures, blobs and triggers."""
+"""Audits of a database: hash chains, names, copied columns, erasures, blobs and triggers have to agree."""
 
 from __future__ import annotations
 
@@ -33,8 +33,15 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class DeploymentAudit:
-    """What an audit found, how much it read, and the deployment's head. `triggers`: the names of those that are missing
-    or changed: without them the database does not refuse to lose history."""
+    """The result of an audit.
+
+    Attributes:
+        tapes: how many were checked.
+        entries: how many were read.
+        findings: damage and erasures.
+        head: of the deployment.
+        triggers: names of those that are missing or changed; without them the database can lose history.
+    """
 
     tapes: int
     entries: int
@@ -44,20 +51,20 @@ class DeploymentAudit:
 
     @property
     def damage(self) -> tuple[AuditFinding, ...]:
-        """The findings that should not be there: all but erasures."""
-        return tuple(one for one in self.findings if one.what != "erased")
+        """The findings that mean damage: all except erasures."""
+        return tuple(finding for finding in self.findings if finding.what != "erased")
 
 
 def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAudit:
-    """Checks one tape or all, from one state of the database."""
+    """Audit one tape or all, from one state of the database."""
     conn.execute("BEGIN")
     try:
-        checked = _AuditRun(conn, _holds_names(conn), tape_names(conn))
-        tapes = [tape for tape in checked.names if only is None or tape.name == only]
-        findings = [finding for tape in tapes for finding in checked.chain(tape)]
-        findings += [finding for tape in tapes for finding in checked.rest(tape)]
+        run = _AuditRun(conn, _holds_names(conn), tape_names(conn))
+        tapes = [tape for tape in run.names if only is None or tape.name == only]
+        findings = [finding for tape in tapes for finding in run.check_chain(tape)]
+        findings += [finding for tape in tapes for finding in run.check_content(tape)]
         if only is None:
-            findings += checked.whole(gaps=any(one.what == "missing" for one in findings))
+            findings += run.check_positions(gaps=any(finding.what == "missing" for finding in findings))
         count = sum(_count(conn, tape.number) for tape in tapes)
         return DeploymentAudit(len(tapes), count, tuple(findings), head_at(conn), wrong_triggers(conn))
     finally:
@@ -65,7 +72,7 @@ def audit_all(conn: sqlite3.Connection, only: str | None = None) -> DeploymentAu
 
 
 def _holds_names(conn: sqlite3.Connection) -> bool:
-    """Whether tapes are held to their names: by the version, or by facts that no older version wrote."""
+    """Return true if tapes must keep their names: by the version, or by facts that no older version wrote."""
     facts = conn.execute("SELECT 1 FROM entries WHERE kind = 'event' AND name IN (?, ?) LIMIT 1", (NAMED, RENAMED))
     return check_version(conn) >= NAMED_SINCE or facts.fetchone() is not None
 
@@ -77,7 +84,7 @@ def _count(conn: sqlite3.Connection, number: int) -> int:
 
 @dataclass
 class _CoveredIds:
-    """The ids of one tape that one fact covers."""
+    """A range of ids of one tape that one fact covers; both ends belong to it."""
 
     fact: int
     low: int
@@ -86,7 +93,16 @@ class _CoveredIds:
 
 @dataclass
 class _AuditRun:
-    """One audit. `named`: whether the database is of a version that holds tapes to their names, and erasures to facts."""
+    """The state of one audit.
+
+    Attributes:
+        conn: in a read transaction.
+        named: the database has a version that checks names of tapes and facts of erasures.
+        names: every tape of the database.
+        covers: by tape, the ids that facts of erasures cover.
+        removed: digests of blobs that facts say were removed.
+        imported: how many entries of a tape came from a file, by its first name.
+    """
 
     conn: sqlite3.Connection
     named: bool
@@ -108,22 +124,22 @@ class _AuditRun:
         for seq, number, entry_id, name, payload in rows:
             owner = owners.get(number)
             if owner is None or entry_id <= self.imported.get(owner.first, 0):
-                continue  # what an import brought is about another home, or an earlier tape
+                continue  # an imported fact is about another home, or an earlier tape
             data = payload_data(payload)
             if name == BLOB_REMOVED:
-                self.removed.update(one for one in _list(data.get("digests")) if isinstance(one, str))
+                self.removed.update(digest for digest in _list(data.get("digests")) if isinstance(digest, str))
             else:
-                self._add(seq, data.get("covers"))
+                self._add_covers(seq, data.get("covers"))
 
-    def _add(self, fact: int, covers: object) -> None:
+    def _add_covers(self, fact: int, covers: object) -> None:
         for name, spans in covers.items() if isinstance(covers, Mapping) else ():
             for tape in self.names:
                 if tape.began <= fact and tape.at(fact) == name:
                     self.covers[tape.number] += [_CoveredIds(fact, low, high) for low, high in _spans(spans)]
 
-    def chain(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
-        """The hash chain, from the name on, and the content of every entry."""
-        start, wrong = self._start(tape)
+    def check_chain(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
+        """Check the hash chain, from the name on, and the content of every entry."""
+        start, wrong = self._chain_start(tape)
         rows = self.conn.execute(
             "SELECT entries.id, kind, date, key, payload, meta, salt, digest, chain, fact FROM entries "
             "INDEXED BY entries_id LEFT JOIN erased ON erased.tape = entries.tape AND erased.id = entries.id "
@@ -132,30 +148,30 @@ class _AuditRun:
         )
         if wrong:
             yield AuditFinding(tape.name, 0, "renamed", wrong)
-        yield from audit(tape.name, self._covered(tape, rows), start)
+        yield from audit(tape.name, self._with_valid_facts(tape, rows), start)
 
-    def _covered(self, tape: TapeNameRow, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredLink]:
-        """The rows, without facts that do not cover them."""
-        before = self._erased_before(tape)
+    def _with_valid_facts(self, tape: TapeNameRow, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredLink]:
+        """Yield the rows, each without its fact of erasure if that does not cover it."""
+        erased_before = self._erased_before(tape)
         spans: dict[int, list[_CoveredIds]] = defaultdict(list)
         for cover in self.covers.get(tape.number, ()):
             spans[cover.fact].append(cover)
         for row in rows:
             entry_id, fact = row[0], row[9]
-            if fact is not None and self.named and entry_id not in before:
-                fact = fact if any(one.low <= entry_id <= one.high for one in spans[fact]) else None
+            if fact is not None and self.named and entry_id not in erased_before:
+                fact = fact if any(span.low <= entry_id <= span.high for span in spans[fact]) else None
             yield StoredLink(*(*row[:9], fact))
 
     def _erased_before(self, tape: TapeNameRow) -> set[int]:
-        """What was erased before facts said what they cover."""
+        """Return the ids that were erased before facts listed what they cover."""
         fact = name_fact(self.conn, tape.number) if self.named else None
-        found: set[int] = set()
+        ids: set[int] = set()
         for low, high in _spans(fact[1].get("erased")) if fact else ():
-            found.update(range(low, high + 1))
-        return found
+            ids.update(range(low, high + 1))
+        return ids
 
-    def _start(self, tape: TapeNameRow) -> tuple[bytes, str]:
-        """The chain value before the first entry, and what is wrong with the name; nothing if all is well."""
+    def _chain_start(self, tape: TapeNameRow) -> tuple[bytes, str]:
+        """Return the chain value before the first entry, and the problem with the name; empty if all is well."""
         if not self.named:
             return GENESIS, ""
         first = self.conn.execute(
@@ -163,39 +179,39 @@ class _AuditRun:
             (tape.number,),
         ).fetchone()
         fact = name_fact(self.conn, tape.number)
-        told = fact[1] if fact else {}
+        data = fact[1] if fact else {}
         newest = self.conn.execute(
             "SELECT kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1",
             (tape.number,),
         ).fetchone()
-        aside = (told.get("name"), told.get("from")) == (tape.name, tape.archived_from)
-        if newest and tape.archived_from is not None and not aside:
+        names_agree = (data.get("name"), data.get("from")) == (tape.name, tape.archived_from)
+        if newest and tape.archived_from is not None and not names_agree:
             payload = {"name": "tape/renamed", "data": payload_data(newest[1])}
-            aside = is_rename(newest[0], payload, tape.first, tape.name) and _named(newest[1])
-        archived = "" if tape.archived_from is None or aside else "no entry at its end says that it is an archive"
+            names_agree = is_rename(newest[0], payload, tape.first, tape.name) and _is_rename_event(newest[1])
+        archived = "" if tape.archived_from is None or names_agree else "no entry at its end says that it is an archive"
         if first is None:
             return genesis(tape.first), archived
         if is_older(self.conn, tape.number):
-            if aside if "from" in told else told.get("name") == tape.first:
+            if names_agree if "from" in data else data.get("name") == tape.first:
                 return GENESIS, archived
-            return GENESIS, f"its facts say that it is {told['name']}" if "name" in told else "no fact says its name"
-        names = {one for tape in self.names for one in (tape.first, tape.name)}
-        for name in sorted(names, key=lambda one: one != tape.first):
+            return GENESIS, f"its facts say that it is {data['name']}" if "name" in data else "no fact says its name"
+        names = {name for tape in self.names for name in (tape.first, tape.name)}
+        for name in sorted(names, key=lambda name: name != tape.first):
             kind, date, key, digest, chain = first
             if link(genesis(name), entry_id=1, kind=kind, date=date, key=key, digest=digest) == chain:
                 wrong = "" if name == tape.first else f"it began under the name {name}"
                 return genesis(name), wrong or archived
         return genesis(tape.first), archived
 
-    def rest(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
-        """Copied columns, order, erasures and blobs of a tape."""
-        yield from _disorder(self.conn, tape)
+    def check_content(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
+        """Check the copied columns, order, erasures and blobs of a tape."""
+        yield from _check_columns(self.conn, tape)
         if self.named:
-            yield from self._erasures(tape)
-        yield from self._blobs(tape)
+            yield from self._check_erasures(tape)
+        yield from self._check_blobs(tape)
 
-    def _erasures(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
-        """Ids that facts cover and that were not erased; rows of erasures without their entry."""
+    def _check_erasures(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
+        """Report ids that facts cover and that were not erased, and erasures without their entry."""
         for cover in self.covers.get(tape.number, ()):
             rows = self.conn.execute(
                 "SELECT entries.id FROM entries INDEXED BY entries_id LEFT JOIN erased USING (tape, id) "
@@ -219,19 +235,19 @@ class _AuditRun:
         for (entry_id,) in lone:
             yield AuditFinding(tape.name, entry_id, "altered", "it is listed as erased, and there is no such entry")
 
-    def _blobs(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
+    def _check_blobs(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         for digest, data in self.conn.execute("SELECT digest, data FROM blobs WHERE tape = ?", (tape.number,)):
             if not isinstance(data, bytes) or digest_of(data) != digest:
                 yield AuditFinding(tape.name, 0, "altered", f"the blob {digest} is not what was stored")
         if self.named:
             fact = name_fact(self.conn, tape.number)
-            known = self.removed.union(_list(fact[1].get("missing_blobs")) if fact else ())
+            accounted = self.removed.union(_list(fact[1].get("missing_blobs")) if fact else ())
             for digest, entry_id in missing_blobs(self.conn, tape, self.imported.get(tape.first, 0)).items():
-                if digest not in known:
+                if digest not in accounted:
                     yield AuditFinding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
 
-    def whole(self, *, gaps: bool) -> Iterator[AuditFinding]:
-        """What belongs to no single tape: rows of tapes that are not there, and positions."""
+    def check_positions(self, *, gaps: bool) -> Iterator[AuditFinding]:
+        """Check for rows of tapes that do not exist, and for gaps in the global positions."""
         for table in ("entries", "erased", "blobs"):
             rows = self.conn.execute(
                 f"SELECT tape, count(*) FROM {table} WHERE tape NOT IN (SELECT tape FROM tapes) GROUP BY tape"
@@ -252,21 +268,21 @@ def _list(value: object) -> list[Any]:
 
 
 def _spans(value: object) -> Iterator[tuple[int, int]]:
-    """The id ranges of a stored list, without what is none."""
+    """Yield the valid id ranges of a stored list."""
     for span in _list(value):
-        if len(_list(span)) == 2 and all(type(one) is int for one in span):
+        if len(_list(span)) == 2 and all(type(end) is int for end in span):
             yield span[0], span[1]
 
 
-def _named(payload: object) -> bool:
+def _is_rename_event(payload: object) -> bool:
     try:
         return isinstance(payload, str) and json.loads(payload).get("name") == "tape/renamed"
     except (ValueError, AttributeError, RecursionError):
         return False
 
 
-def _disorder(conn: sqlite3.Connection, tape: TapeNameRow) -> Iterator[AuditFinding]:
-    """Columns copied out of payload and date that no longer say what these say, and positions against ids."""
+def _check_columns(conn: sqlite3.Connection, tape: TapeNameRow) -> Iterator[AuditFinding]:
+    """Check the columns copied from payload and date against these, and positions against ids."""
     rows = conn.execute(
         "SELECT seq, id, kind, payload, name, opens, at, date FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id",
         (tape.number,),
@@ -276,41 +292,41 @@ def _disorder(conn: sqlite3.Connection, tape: TapeNameRow) -> Iterator[AuditFind
         if seq <= last:
             yield AuditFinding(tape.name, entry_id, "altered", "its position is not above that of the entry before it")
         last = seq
-        if wrong := _miscopied(kind, payload, name, opens) or _misdated(at, date):
+        if wrong := _miscopied_column(kind, payload, name, opens) or _wrong_date(at, date):
             yield AuditFinding(tape.name, entry_id, "altered", wrong)
 
 
-def _miscopied(kind: str, payload: str | None, name: object, opens: object) -> str:
+def _miscopied_column(kind: str, payload: str | None, name: object, opens: object) -> str:
     if payload is None:
         return "" if name is None and opens is None else "it was erased, and its name was not"
     if name is None and opens is None and kind not in ("anchor", "event"):
         return ""
     try:
         entry = TapeEntry(kind, json.loads(payload))
-        due = entry.name, 1 if entry.opens_window else None
-    except (ValueError, TypeError, AttributeError, EntryInvalid, RecursionError):  # its digest has told already
+        expected = entry.name, 1 if entry.opens_window else None
+    except (ValueError, TypeError, AttributeError, EntryInvalid, RecursionError):  # the digest has reported it already
         return ""
-    if due[0] != name:
+    if expected[0] != name:
         return "its name is not the one in its payload"
-    return "" if due[1] == opens else "whether it opens a window is not what its payload says"
+    return "" if expected[1] == opens else "whether it opens a window is not what its payload says"
 
 
-def _misdated(at: object, date: object) -> str:
+def _wrong_date(at: object, date: object) -> str:
     try:
-        due = moment(date) if isinstance(date, str) else None
-        same = at == (None if due is None else microseconds(due))
+        expected = moment(date) if isinstance(date, str) else None
+        agrees = at == (None if expected is None else microseconds(expected))
     except (ValueError, OverflowError):
-        same = at is None
-    return "" if same else "the number that ranges of dates use is not its date"
+        agrees = at is None
+    return "" if agrees else "the number that ranges of dates use is not its date"
 
 
 def head_at(conn: sqlite3.Connection, position: int | None = None, *, older: bool = False) -> str:
-    """Return the deployment head now, or as it was when the newest entry stood at this global position.
+    """Return the deployment head now, or as it was when the newest entry had this global position.
 
     `older`: in the form of databases up to version 2, which did not cover names; such a database has no other.
     """
     if position is None:
         position = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
     position = min(position or 0, _LARGEST)
-    form = older_head if older or check_version(conn) < NAMED_SINCE else deployment_head
-    return form(position, tape_ends(conn, position))
+    head_of = older_head if older or check_version(conn) < NAMED_SINCE else deployment_head
+    return head_of(position, tape_ends(conn, position))

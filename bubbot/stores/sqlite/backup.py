@@ -1,7 +1,7 @@
-"""Copying a database while it is being written to, and looking at the copy.
+"""Copies of a database that is being written to, and checks of the copy.
 
-The copy is made by SQLite's online backup within one read transaction: a reader holds up no writer in WAL mode, and
-what is written meanwhile cannot make the copy begin again, as it would between steps without that transaction.
+SQLite's online backup makes the copy within one read transaction: in WAL mode a reader blocks no writer. Without that
+transaction, a write between two steps would make the copy start again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bubbot.stores.sqlite.writer import translated
 
 _BUSY_SECONDS = 10.0
 _PAGES = 1000
-"""Pages copied in one step; between steps the process can be interrupted."""
+"""Pages copied in one step; the process can be interrupted between steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class TapeHead:
-    """Where a tape ends: its name, its newest id and the hash of that entry."""
+    """The end of a tape: its name, its newest id and the hash of that entry."""
 
     name: str
     id: int
@@ -34,7 +34,14 @@ class TapeHead:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseContent:
-    """What a database holds, as far as a backup has to say it: `head` is that of the whole deployment."""
+    """The content of a database as a manifest records it.
+
+    Attributes:
+        version: of the schema.
+        workspace: the label in the names of its tapes.
+        tapes: where each ends, by name.
+        head: of the deployment, over all tapes.
+    """
 
     version: int
     workspace: str
@@ -43,42 +50,42 @@ class DatabaseContent:
 
 
 def copy_database(source: Path, target: Path) -> DatabaseContent:
-    """Copies a database into a new file and checks the copy; returns what the source held at that moment.
+    """Copy a database into a new file, check the copy, and return the content of the source at that moment.
 
-    Works beside a running bot. Raises `StoreUnavailable` where there is nothing to copy, `TapeCorrupt` where the
-    source is damaged, `StoreFull` where the copy has no room.
+    Works while the bot runs. Raises `StoreUnavailable` if there is nothing to copy, `TapeCorrupt` if the source is
+    damaged, `StoreFull` if there is no room for the copy.
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with reading(source) as conn:
         conn.execute("BEGIN")
-        found = _content(conn)
+        expected = _content(conn)
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             try:
                 copy.execute("PRAGMA synchronous = OFF")  # the file is synced as a whole when it is complete
                 conn.backup(copy, pages=_PAGES)
-                # One file that needs no other beside it, and that can be read from a read-only disk.
+                # One file that needs no second one, and that can be read from a read-only disk.
                 copy.execute("PRAGMA journal_mode = DELETE").fetchall()
             except sqlite3.Error as error:
-                raise _lacks_room(error, target) from error
+                raise _copy_error(error, target) from error
         conn.execute("COMMIT")
     copied = content(target)
-    if copied != found:
+    if copied != expected:
         raise TapeCorrupt("the copy does not hold what was copied: the disk of the backup is failing")
-    return found
+    return expected
 
 
 def content(path: Path) -> DatabaseContent:
-    """What a database holds, after SQLite's own check of it. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
+    """Check a database with SQLite and read its content. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
     with reading(path) as conn:
-        wrong = [str(row[0]) for row in conn.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
-        if wrong:
-            raise TapeCorrupt(f"{path} is damaged: {' '.join(wrong[0].split())}")
+        complaints = [str(row[0]) for row in conn.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
+        if complaints:
+            raise TapeCorrupt(f"{path} is damaged: {' '.join(complaints[0].split())}")
         return _content(conn)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that only reads. Errors of the driver become ours."""
+    """Open a connection that only reads; translate errors of the driver into ours."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     try:
@@ -105,7 +112,7 @@ def _content(conn: sqlite3.Connection) -> DatabaseContent:
     return DatabaseContent(version, label[0] if label else "", heads, head_at(conn))
 
 
-def _lacks_room(error: sqlite3.Error, target: Path) -> Exception:
+def _copy_error(error: sqlite3.Error, target: Path) -> Exception:
     name = getattr(error, "sqlite_errorname", None) or ""
     if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
         return StoreFull(no_room(target.parent.parent))
@@ -113,7 +120,7 @@ def _lacks_room(error: sqlite3.Error, target: Path) -> Exception:
 
 
 def no_room(folder: Path) -> str:
-    """The sentence for a disk that is full."""
+    """Build the error message for a full disk."""
     return (
         f"there is no room for the backup in {folder}, or that disk is failing: free some space, or name another folder; "
         "the part that was written is removed"

@@ -1,4 +1,4 @@
-"""Backups: folders with a copy of the database, the files beside it, and a manifest that says what has to be there."""
+"""Backups: folders with a copy of the database, other files of the home, and a manifest that lists them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ DATABASE_FILE = "bubbot.db"
 CONFIG = "config.toml"
 MANIFEST = "manifest.json"
 BACKUP_NAME_PREFIX = "bubbot-"
-"""What the names of backups in the default folder begin with; those before a migration begin otherwise and stay."""
+"""The prefix of backups in the default folder. Backups made before a migration have another one and are never removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupFile:
-    """A file of a backup. `source`: where it was, for files that are not at the same place in every home."""
+    """A file of a backup.
+
+    Attributes:
+        size: in bytes.
+        sha256: of its content, in hex.
+        source: its original path, for files whose place differs between homes; else empty.
+    """
 
     size: int
     sha256: str
@@ -39,7 +45,14 @@ class BackupFile:
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
-    """What a backup says of itself: by which bubbot it was made, when (ISO 8601, UTC), and what is in it."""
+    """The description that a backup carries.
+
+    Attributes:
+        bubbot: the version that made it.
+        created: when, ISO 8601, UTC.
+        database: the content of its copy.
+        files: by name, the database included.
+    """
 
     bubbot: str
     created: str
@@ -49,7 +62,16 @@ class BackupManifest:
 
 @dataclass(frozen=True, slots=True)
 class BackupInfo:
-    """A complete backup, as its manifest tells; nothing of it was checked. `size` in bytes, of all its files."""
+    """A complete backup as its manifest describes it; nothing in it was checked.
+
+    Attributes:
+        path: its folder.
+        created: when it was made.
+        bubbot: the version that made it.
+        schema: the version of its database.
+        head: of the deployment.
+        size: bytes of all its files.
+    """
 
     path: Path
     created: datetime
@@ -61,19 +83,24 @@ class BackupInfo:
 
 @dataclass(frozen=True, slots=True)
 class ExtraFiles:
-    """Files to be copied with the database, by the name they get; `sources` where their place has to be known."""
+    """Files to copy with the database.
+
+    Attributes:
+        files: where each one is, by its name in the backup.
+        sources: the path to record for a file, by the same name, if a restore has to know it.
+    """
 
     files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def backups_folder(home: Path) -> Path:
-    """Where the backups of a home are, if no other place was named."""
+    """Return the default folder for the backups of a home."""
     return home / "backups"
 
 
 def free_name(folder: Path, name: str) -> Path:
-    """A path in the folder that is not there yet."""
+    """Return a path in the folder that does not exist yet."""
     number, path = 1, folder / name
     while path.exists():
         number += 1
@@ -82,13 +109,21 @@ def free_name(folder: Path, name: str) -> Path:
 
 
 def write_backup(database: Path, target: Path, beside: ExtraFiles, now: datetime) -> BackupManifest:
-    """Makes the folder `target`, complete or not at all, and returns what is in it.
+    """Make the folder `target`, complete or not at all.
 
-    Raises `ConfigError` where it cannot be made there, `StoreFull` where there is no room, and what `copy_database`
-    raises.
+    Args:
+        database: the file to copy.
+        target: the new folder.
+        beside: other files to copy.
+        now: the time for the manifest.
+
+    Raises:
+        ConfigError: the folder cannot be made there.
+        StoreFull: there is no room.
+        BubbotError: what `copy_database` raises.
     """
-    with _told(target), growing(target) as partial:
-        found = copy_database(database, partial / DATABASE_FILE)
+    with _translate_errors(target), growing(target) as partial:
+        content = copy_database(database, partial / DATABASE_FILE)
         for name, source in beside.files.items():
             copy_file(source, partial / name)
         names = (DATABASE_FILE, *beside.files)
@@ -98,26 +133,26 @@ def write_backup(database: Path, target: Path, beside: ExtraFiles, now: datetime
             )
             for name in names
         }
-        made = BackupManifest(__version__, timestamp(now), found, files)
-        write_file(partial / MANIFEST, manifest_text(made).encode())
-    return made
+        manifest = BackupManifest(__version__, timestamp(now), content, files)
+        write_file(partial / MANIFEST, manifest_text(manifest).encode())
+    return manifest
 
 
 @contextmanager
-def _told(target: Path) -> Iterator[None]:
-    """Says in a sentence why a folder could not be written."""
+def _translate_errors(target: Path) -> Iterator[None]:
+    """Translate errors of the file system into a sentence that names the folder."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise StoreFull(no_room(target.parent)) from error
-        where = error.filename or target
-        raise ConfigError(f"the backup {target} cannot be made: {where}: {error.strerror}") from error
+        path = error.filename or target
+        raise ConfigError(f"the backup {target} cannot be made: {path}: {error.strerror}") from error
 
 
 def manifest_text(made: BackupManifest) -> str:
-    """A manifest as it is written."""
-    tapes = [asdict(one) for one in made.database.tapes]
+    """Encode a manifest for its file."""
+    tapes = [asdict(item) for item in made.database.tapes]
     data = {
         "format": FORMAT,
         "bubbot": made.bubbot,
@@ -127,14 +162,15 @@ def manifest_text(made: BackupManifest) -> str:
         "deployment_head": made.database.head,
         "tapes": tapes,
         "files": {
-            name: {key: value for key, value in asdict(one).items() if value != ""} for name, one in made.files.items()
+            name: {key: value for key, value in asdict(item).items() if value != ""}
+            for name, item in made.files.items()
         },
     }
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 
 
 def read_manifest(backup: Path) -> BackupManifest:
-    """The manifest of a backup. Raises `ConfigError` for what is none, `TapeCorrupt` for one that cannot be read."""
+    """Read the manifest of a backup. Raises `ConfigError` if it is not one, `TapeCorrupt` if it is unreadable."""
     path = backup / MANIFEST
     try:
         text = path.read_bytes()
@@ -152,16 +188,16 @@ def read_manifest(backup: Path) -> BackupManifest:
                 f"{backup} has the format {data['format']}, this bubbot knows formats up to {FORMAT}: "
                 f"install bubbot {data.get('bubbot', '')} or newer"
             )
-        return _manifest(data)
+        return _parse_manifest(data)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TapeCorrupt(f"the {MANIFEST} of {backup} was altered: it cannot be read ({error!r})") from error
 
 
-def _manifest(data: dict[str, Any]) -> BackupManifest:
-    tapes = tuple(TapeHead(str(one["name"]), int(one["id"]), str(one["hash"])) for one in data["tapes"])
+def _parse_manifest(data: dict[str, Any]) -> BackupManifest:
+    tapes = tuple(TapeHead(str(item["name"]), int(item["id"]), str(item["hash"])) for item in data["tapes"])
     files = {
-        str(name): BackupFile(int(one["size"]), str(one["sha256"]), str(one.get("source", "")))
-        for name, one in data["files"].items()
+        str(name): BackupFile(int(item["size"]), str(item["sha256"]), str(item.get("source", "")))
+        for name, item in data["files"].items()
     }
     if DATABASE_FILE not in files or any(Path(name).name != name or name == MANIFEST for name in files):
         raise ValueError("its list of files")
@@ -172,35 +208,39 @@ def _manifest(data: dict[str, Any]) -> BackupManifest:
 
 
 def backups(home: Path) -> list[BackupInfo]:
-    """The complete backups in the default folder of a home, oldest first; those before a migration too."""
+    """List the complete backups in the default folder of a home, oldest first; those before a migration too."""
     folder = backups_folder(home)
-    found = [_info(path) for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
-    return sorted((one for one in found if one is not None), key=lambda one: (one.created, one.path.name))
+    infos = [_read_info(path) for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    return sorted((info for info in infos if info is not None), key=lambda info: (info.created, info.path.name))
 
 
-def _info(path: Path) -> BackupInfo | None:
+def _read_info(path: Path) -> BackupInfo | None:
     try:
-        made = read_manifest(path)
+        manifest = read_manifest(path)
     except (ConfigError, TapeCorrupt):
         return None
-    created = moment(made.created)
+    created = moment(manifest.created)
     if created is None:
         return None
-    size = sum(one.size for one in made.files.values())
-    return BackupInfo(path, created, made.bubbot, made.database.version, made.database.head, size)
+    size = sum(file.size for file in manifest.files.values())
+    return BackupInfo(path, created, manifest.bubbot, manifest.database.version, manifest.database.head, size)
 
 
 def thin_out(home: Path, keep: int) -> list[Path]:
-    """Removes all but the newest so many backups of the default folder, and what killed processes left there half
-    done. Returns the folders that are gone; nothing else in the folder is touched."""
+    """Remove all but the newest `keep` backups of the default folder (0 keeps all); return the removed folders.
+
+    Partial folders of killed processes go too; nothing else in the folder is touched.
+    """
     own = [
-        one.path for one in backups(home) if one.path.name.startswith(BACKUP_NAME_PREFIX) and not one.path.is_symlink()
+        info.path
+        for info in backups(home)
+        if info.path.name.startswith(BACKUP_NAME_PREFIX) and not info.path.is_symlink()
     ]
-    doomed = own[:-keep] if keep else []
+    excess = own[:-keep] if keep else []
     try:
-        for path in doomed:
+        for path in excess:
             remove(path)
         sweep(backups_folder(home))
     except OSError as error:
         raise ConfigError(f"an old backup cannot be removed: {error.filename}: {error.strerror}") from error
-    return doomed
+    return excess

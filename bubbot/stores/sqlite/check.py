@@ -1,4 +1,4 @@
-"""Looking over a database from outside, read-only and through SQLite alone."""
+"""Checks of a database from outside the store: read-only, and through SQLite alone."""
 
 from __future__ import annotations
 
@@ -19,16 +19,27 @@ from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
 
 PROTECTED = "database/protected"
-"""The fact that triggers were restored."""
+"""The event that records restored triggers."""
 _BUSY_SECONDS = 10.0
 _COMPLAINTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """What a look showed. `complaints` are those of SQLite's own check; `triggers` those that
-    are missing or changed; `oldest` and `newest` the dates of the first and
-    the last entry; `size` and `slack` bytes of the file, and of its pages that hold nothing."""
+    """The result of a check.
+
+    Attributes:
+        version: of the schema; 0 for an empty database.
+        tapes: how many.
+        entries: how many.
+        oldest: the date of the first entry; None without one.
+        newest: the date of the last entry; None without one.
+        size: bytes of the file.
+        slack: bytes of its pages that hold nothing.
+        complaints: those of SQLite's own check; with one, nothing below `version` was read.
+        triggers: the names of those that are missing or changed.
+        audit: of the hash chains; None unless asked for.
+    """
 
     version: int
     tapes: int = 0
@@ -43,9 +54,9 @@ class DatabaseState:
 
 
 def look_over(path: Path, *, deep: bool) -> DatabaseState:
-    """The state of a database; `deep` also walks every hash chain.
+    """Check a database; `deep` also walks every hash chain.
 
-    Raises `StoreError` where it cannot be opened or is not ours, `TapeCorrupt` where it is no database any more.
+    Raises `StoreError` if it cannot be opened or is not ours, `TapeCorrupt` if the file is not a database any more.
     """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
@@ -53,10 +64,10 @@ def look_over(path: Path, *, deep: bool) -> DatabaseState:
             conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             conn.execute("PRAGMA query_only = ON")
             version = check_version(conn)
-            complaints = [row[0] for row in conn.execute(f"PRAGMA quick_check({_COMPLAINTS})")]
-            found = tuple(str(one) for one in complaints if one != "ok")
-            if found or version == 0:
-                return DatabaseState(version, complaints=found)
+            results = [row[0] for row in conn.execute(f"PRAGMA quick_check({_COMPLAINTS})")]
+            complaints = tuple(str(result) for result in results if result != "ok")
+            if complaints or version == 0:
+                return DatabaseState(version, complaints=complaints)
             return _content(conn, version, deep=deep)
     except sqlite3.Error as error:
         read_only = read_only_disk(path) if isinstance(error, sqlite3.OperationalError) else None
@@ -90,9 +101,9 @@ def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
 
 
 def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
-    """Make the triggers of a database what they should be, and return the names of those that were not.
+    """Make the triggers of a database what they should be; return the names of those that were wrong.
 
-    The tape of the home says so, too. The caller holds the home's lock. Raises `StoreError` or `TapeCorrupt`.
+    The home tape records it. The caller holds the home's lock. Raises `StoreError` or `TapeCorrupt`.
     """
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")

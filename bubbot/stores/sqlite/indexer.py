@@ -1,4 +1,4 @@
-"""Keeping the index full in the background: a thread of its own, small batches, and rests while others write."""
+"""Fills the search index in the background: its own thread, small batches, and pauses while others write."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MIN_FREE_BYTES = 200_000_000
-"""Bytes that have to be free on the disk: the index takes nothing from the tapes."""
+"""Below this much free disk the index stops growing: the room is for the tapes."""
 _DAMAGED = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 
 
 @dataclass(frozen=True, slots=True)
 class IndexerTiming:
-    """How the index is filled beside other work, in seconds.
+    """Pauses of the indexer, so that it delays no other work.
 
-    `start` after the bot; `gather` after an append, so that a turn is indexed at once; after each batch it rests
-    `rest` times as long as the batch took, and `busy` times where something was written meanwhile.
+    Attributes:
+        start: seconds from its start to the first batch.
+        gather: seconds to wait after an append, so that a turn becomes one batch.
+        rest: pause after a batch, in multiples of the time the batch took.
+        busy: the same, if something was written meanwhile.
     """
 
     start: float = 1.0
@@ -41,12 +44,12 @@ class IndexerTiming:
     busy: float = 15.0
 
     def pause(self, took: float, *, disturbed: bool) -> float:
-        """How long to rest after a batch; `disturbed`: something was written while it was indexed."""
+        """Return the seconds to rest after a batch; `disturbed`: something was written while it was indexed."""
         return took * (self.busy if disturbed else self.rest)
 
 
 class Indexer:
-    """Fills the search index of a store, in a thread of its own, until closed."""
+    """A worker that fills the search index of a store, in its own thread, until closed."""
 
     def __init__(
         self,
@@ -57,40 +60,40 @@ class Indexer:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
-        self._manners = manners or IndexerTiming()
+        self._timing = manners or IndexerTiming()
         self._clock = clock
         self._sleep = sleep
         self._thread = ThreadPoolExecutor(1, "search-index")
         self._work = _IndexerWork(store.path)
 
     async def run(self) -> None:
-        """Goes on until cancelled. Raises what SQLite refuses; nothing that was indexed is lost then."""
-        manners, written = self._manners, self._store.written
-        await self._sleep(manners.start)
+        """Index until cancelled. Raises the errors of SQLite; nothing already indexed is lost then."""
+        timing, commits = self._timing, self._store.written
+        await self._sleep(timing.start)
         while True:
-            seen, began = written.count, self._clock()
-            done = await self._do(self._work.step)
-            took = self._clock() - began
-            if done == 0:
-                if written.count == seen and await self._do(self._work.tidy):
+            seen_count, started_at = commits.count, self._clock()
+            indexed = await self._do(self._work.step)
+            duration = self._clock() - started_at
+            if indexed == 0:
+                if commits.count == seen_count and await self._do(self._work.tidy):
                     continue
-                await written.beyond(seen)
-                await self._sleep(manners.gather)
+                await commits.beyond(seen_count)
+                await self._sleep(timing.gather)
             else:
-                await self._sleep(manners.pause(took, disturbed=written.count != seen))
+                await self._sleep(timing.pause(duration, disturbed=commits.count != seen_count))
 
     async def fill(self) -> None:
-        """Indexes everything there is, at once."""
+        """Index all entries at once."""
         while await self._do(self._work.step) or await self._do(self._work.tidy):
             pass
 
     async def forget(self) -> None:
-        """Deletes the index; filling begins anew."""
+        """Delete the index and start filling again."""
         await self._do(self._work.forget)
         self._store.written.tell()
 
     async def aclose(self) -> None:
-        """Closes the files and ends the thread."""
+        """Close the files and end the thread."""
         if self._store.keeper is self:
             self._store.keeper = None
         with suppress(RuntimeError):
@@ -105,59 +108,59 @@ class Indexer:
 
 
 class _IndexerWork:
-    """What happens in the thread. All its calls come from there."""
+    """The work in the thread; every call comes from there."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self._path = index_path(database)
-        self._reads: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
         self._filler: IndexWriter | None = None
         self._full = False
 
-    def step(self, most: int = BATCH) -> int:
-        """Indexes the next entries, in a new file where the one there does not do; says how many."""
+    def step(self, limit: int = BATCH) -> int:
+        """Index the next entries, in a new file if the present one is unusable; return how many."""
         if not self._has_room():
             return 0
         try:
-            filler = self._filler or self._opened()
-            done = filler.step(most)
+            filler = self._filler or self._open_files()
+            indexed = filler.step(limit)
             reason = "it does not belong to these tapes, or something was erased"
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorname", "") not in _DAMAGED:
                 self.close()
                 raise
-            done, reason = None, f"it is damaged ({error})"
-        if done is None:
+            indexed, reason = None, f"it is damaged ({error})"
+        if indexed is None:
             self.forget()
             log.warning("the search index is made anew: %s", reason, extra={"action": "index.anew"})
-            done = self._opened().step(most)
-        return done or 0
+            indexed = self._open_files().step(limit)
+        return indexed or 0
 
     def tidy(self) -> bool:
-        """Merges what was written in many parts, some at a time; says whether there is more to do."""
+        """Merge some parts of the index; return true if there is more to do."""
         return self._filler is not None and self._filler.tidy()
 
     def forget(self) -> None:
-        """Closes and deletes the file."""
+        """Close and delete the file."""
         self.close()
         throw_away(self._path)
 
     def close(self) -> None:
-        """Closes both databases."""
+        """Close both databases."""
         filler, self._filler = self._filler, None
-        reads, self._reads = self._reads, None
-        for conn in (filler.index if filler else None, reads):
+        reader, self._reader = self._reader, None
+        for conn in (filler.index if filler else None, reader):
             if conn is not None:
                 with suppress(sqlite3.Error):
                     conn.close()
 
-    def _opened(self) -> IndexWriter:
+    def _open_files(self) -> IndexWriter:
         self.close()
-        self._reads = reading(self._database)
-        there = self._path.exists()
-        index = open_for_filling(self._path, generation(self._reads))
-        self._filler = IndexWriter(index, self._reads)
-        if not there:
+        self._reader = reading(self._database)
+        exists = self._path.exists()
+        index = open_for_filling(self._path, generation(self._reader))
+        self._filler = IndexWriter(index, self._reader)
+        if not exists:
             log.info("the search index is being made", extra={"action": "index.new"})
         return self._filler
 

@@ -11,11 +11,11 @@ from bubbot.errors import BubbotError, StoreUnavailable
 from bubbot.stores.sqlite.backups import CONFIG, ExtraFiles, backups_folder, free_name, write_backup
 
 Aside: TypeAlias = Callable[[Path, int, datetime], None]
-"""Keeps a copy of the database at a path, which has this version, before it is migrated. Raises `StoreError`."""
+"""Backs up the database at a path, with its version, before it is migrated. Raises `StoreError`."""
 
 
 def keep_aside(database: Path, version: int, now: datetime) -> None:
-    """Makes a backup in the default folder beside the database. Raises `StoreUnavailable` where it cannot be made."""
+    """Make a backup in the default folder next to the database. Raises `StoreUnavailable` if that fails."""
     folder = backups_folder(database.parent)
     target = free_name(folder, f"before-migration-v{version}-{now:%Y%m%dT%H%M%SZ}")
     config = database.parent / CONFIG
@@ -30,4 +30,4 @@ def keep_aside(database: Path, version: int, now: datetime) -> None:
 
 
 def leave_it(_database: Path, _version: int, _now: datetime) -> None:
-    """For a copy that is made of a backup."""
+    """Make no backup: the database is itself the copy of one."""

@@ -1,4 +1,4 @@
-"""What tapes are called and were called, and what facts say of that and of erasures."""
+"""Present and former names of tapes, and the facts about names and erasures."""
 
 from __future__ import annotations
 
@@ -23,8 +23,15 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class TapeNameRow:
-    """A row of `tapes`, the position of its first entry, and that of the entry that says when it got its present name
-    (0 if it always had it)."""
+    """A row of `tapes`, with positions of two of its entries.
+
+    Attributes:
+        number: of the tape.
+        name: its present one.
+        archived_from: the name it had before it became an archive; None for other tapes.
+        began: global position of its first entry; 0 if it has none.
+        renamed: global position of the entry that gave it its present name; 0 if it always had it.
+    """
 
     number: int
     name: str
@@ -34,11 +41,11 @@ class TapeNameRow:
 
     @property
     def first(self) -> str:
-        """The name it began under."""
+        """The name that it had at first."""
         return self.name if self.archived_from is None else self.archived_from
 
     def at(self, position: int) -> str:
-        """Return the name it had when the newest entry of the database stood at this position."""
+        """Return its name when the newest entry of the database had this global position."""
         return self.name if position >= self.renamed else self.first
 
 
@@ -58,8 +65,8 @@ def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
 
 
 def tape_ends(conn: sqlite3.Connection, position: int) -> list[TapeEnd]:
-    """Read where every tape that had entries ended at a position, with the name it had then."""
-    names = {one.number: one for one in tape_names(conn)}
+    """Read where every tape with entries ended at a global position, with its name at that time."""
+    names = {tape.number: tape for tape in tape_names(conn)}
     rows = conn.execute(
         "SELECT tape, id, chain FROM entries WHERE seq IN "
         "(SELECT max(seq) FROM entries WHERE seq <= ? GROUP BY tape) ORDER BY tape",
@@ -84,7 +91,7 @@ def is_older(conn: sqlite3.Connection, tape: int) -> bool:
 
 
 def name_fact(conn: sqlite3.Connection, tape: int) -> tuple[int, dict[str, Any]] | None:
-    """Find the id and the data of the fact `tape/named` of a tape that is older than names in the chain."""
+    """Find the id and the data of the fact `tape/named` of a tape that predates names in the chain."""
     row = conn.execute(
         "SELECT id, payload FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
         "ORDER BY id LIMIT 1",
@@ -106,7 +113,7 @@ def payload_data(payload: object) -> dict[str, Any]:
 
 
 def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
-    """Find the entries of a tape that no erasure blanks: what says how it was called, and facts of erasures."""
+    """Find the entries of a tape that no erasure blanks: those about its names, and facts of erasures."""
     ids = {
         entry_id
         for (entry_id,) in conn.execute(
@@ -128,9 +135,9 @@ def staying(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
 
 
 def name_tapes(conn: sqlite3.Connection, now: str) -> None:
-    """Append `tape/named` to every tape of a database of before version 3: from there on it is held to its name.
+    """Append `tape/named` to every tape of a database from before version 3; after that its name is checked.
 
-    The fact also says what was erased on the tape by then, and which blobs its entries cite in vain.
+    The fact also lists what was already erased on the tape, and which missing blobs its entries cite.
     """
     seq = int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
     imported = imported_heads(conn)
@@ -140,17 +147,19 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
             (tape.number,),
         ).fetchone()
         if end is None and tape.archived_from is None:
-            continue  # its first entry will begin with its name
+            continue  # the chain of its first entry will begin with its name
         head, chain = end or (0, genesis(tape.first))
         data: dict[str, Any] = {"name": tape.name}
         if tape.archived_from is not None:
             data["from"] = tape.archived_from
-        erased = [one for (one,) in conn.execute("SELECT id FROM erased WHERE tape = ? ORDER BY id", (tape.number,))]
+        erased = [
+            entry_id for (entry_id,) in conn.execute("SELECT id FROM erased WHERE tape = ? ORDER BY id", (tape.number,))
+        ]
         if erased:
             data["erased"] = [list(span) for span in spans_of(erased)]
-        gone = sorted(missing_blobs(conn, tape, imported.get(tape.first, 0)))
-        if gone:
-            data["missing_blobs"] = gone
+        missing = sorted(missing_blobs(conn, tape, imported.get(tape.first, 0)))
+        if missing:
+            data["missing_blobs"] = missing
         fact = event(NAMED, data).stamped(EMPTY_OBJECT, now).stored(head + 1)
         seq += 1
         salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
@@ -158,32 +167,35 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
 
 
 def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:
-    """Return how many entries of a tape came from a file, by the name it began under: their facts bind nothing here."""
+    """Return how many entries of a tape came from a file, by its first name.
+
+    Facts among these entries are about another home.
+    """
     rows = conn.execute(
         "SELECT payload FROM entries WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND name = 'tape/imported'",
         (_IMPORTS,),
     )
-    found: dict[str, int] = {}
+    heads: dict[str, int] = {}
     for (payload,) in rows:
         data = payload_data(payload)
         if isinstance(data.get("tape"), str) and isinstance(data.get("entries"), int):
-            found[data["tape"]] = max(data["entries"], found.get(data["tape"], 0))
-    return found
+            heads[data["tape"]] = max(data["entries"], heads.get(data["tape"], 0))
+    return heads
 
 
 def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) -> dict[str, int]:
     """Find blobs that entries of a tape cite and that neither it nor an archive of it has: digest to the citing id.
 
-    Entries that were imported cite what the file did not bring.
+    `imported` entries at the beginning do not count: they cite blobs that the file did not bring.
     """
-    kept = {
+    stored = {
         digest
         for (digest,) in conn.execute(
             "SELECT digest FROM blobs WHERE tape IN (SELECT tape FROM tapes WHERE tape = ? OR coalesce(archived_from, name) = ?)",
             (tape.number, tape.first),
         )
     }
-    return {digest: entry_id for entry_id, digest in _citations(conn, tape.number, imported) if digest not in kept}
+    return {digest: entry_id for entry_id, digest in _citations(conn, tape.number, imported) if digest not in stored}
 
 
 def _citations(conn: sqlite3.Connection, tape: int, imported: int) -> Iterator[tuple[int, str]]:
@@ -198,7 +210,7 @@ def _citations(conn: sqlite3.Connection, tape: int, imported: int) -> Iterator[t
             continue
         try:
             entry = TapeEntry(Kind(kind), json.loads(payload))
-        except (ValueError, AttributeError, EntryInvalid, RecursionError):  # an audit tells of it by its digest
+        except (ValueError, AttributeError, EntryInvalid, RecursionError):  # the audit reports it by its digest
             continue
         for digest in cited_blobs(entry):
             yield entry_id, digest

@@ -1,4 +1,4 @@
-"""Making a home out of a backup: checked before anything is written, and complete or not there."""
+"""Restores a backup into a home: it is checked before anything is written, and restored completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,60 +16,60 @@ from bubbot.stores.sqlite.schema import MIGRATIONS
 
 
 def refuse_used(home: Path) -> None:
-    """Raises `ConfigError` where a home holds a database: nothing is ever put in the place of one."""
-    there = [
+    """Raise `ConfigError` if the home holds a database: a restore never replaces one."""
+    existing = [
         name
         for name in (DATABASE_FILE, f"{DATABASE_FILE}-wal", f"{DATABASE_FILE}-journal")
         if os.path.lexists(home / name)
     ]
-    if there:
-        raise ConfigError(f"{home} holds {' and '.join(there)} already: name a new folder with --home")
+    if existing:
+        raise ConfigError(f"{home} holds {' and '.join(existing)} already: name a new folder with --home")
 
 
 def verified(backup: Path) -> BackupManifest:
-    """The manifest of a backup that holds exactly what it says. Writes nothing.
+    """Check that a backup holds exactly what its manifest lists, and return the manifest. Writes nothing.
 
-    Raises `TapeCorrupt` where something was altered or is missing, `StoreTooNew`, or `ConfigError` for what is no
-    backup of bubbot.
+    Raises `TapeCorrupt` if a file was altered or is missing, `StoreTooNew`, or `ConfigError` if it is not a backup of
+    bubbot.
     """
-    made = read_manifest(backup)
-    for name, told in made.files.items():
+    manifest = read_manifest(backup)
+    for name, entry in manifest.files.items():
         path = backup / name
         if not path.is_file():
             raise TapeCorrupt(f"the backup {backup} is not complete: {name} is missing")
         try:
-            fine = path.stat().st_size == told.size and digest_of_file(path) == told.sha256
+            intact = path.stat().st_size == entry.size and digest_of_file(path) == entry.sha256
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-        if not fine:
+        if not intact:
             raise TapeCorrupt(f"the backup {backup} was altered: {name} is not what its manifest says")
-    _check_database(backup, made)
-    return made
+    _check_database(backup, manifest)
+    return manifest
 
 
-def _check_database(backup: Path, made: BackupManifest) -> None:
-    if made.database.version > len(MIGRATIONS):
+def _check_database(backup: Path, manifest: BackupManifest) -> None:
+    if manifest.database.version > len(MIGRATIONS):
         raise StoreTooNew(
-            f"the backup {backup} has the database version {made.database.version}, this bubbot knows versions up to "
-            f"{len(MIGRATIONS)}: it was made by bubbot {made.bubbot}; install that one or a newer one"
+            f"the backup {backup} has the database version {manifest.database.version}, this bubbot knows versions up to "
+            f"{len(MIGRATIONS)}: it was made by bubbot {manifest.bubbot}; install that one or a newer one"
         )
-    if content(backup / DATABASE_FILE) != made.database:
+    if content(backup / DATABASE_FILE) != manifest.database:
         raise TapeCorrupt(f"the backup {backup} was altered: its tapes do not end as its manifest says")
     audit = look_over(backup / DATABASE_FILE, deep=True).audit
-    wrong = audit.damage if audit else ()
-    if wrong:
-        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {wrong[0].place} {wrong[0].what}")
+    damage = audit.damage if audit else ()
+    if damage:
+        raise TapeCorrupt(f"the backup {backup} holds a damaged tape: {damage[0].place} {damage[0].what}")
 
 
 @contextmanager
 def unpacked(backup: Path, made: BackupManifest, home: Path) -> Iterator[Path]:
-    """A folder in the home with copies of the backup's files, checked again; gone when the block ends."""
+    """Make a folder in the home with checked copies of the backup's files; remove it when the block ends."""
     try:
         sweep(home)
         with working(home, "restore") as folder:
-            for name, told in made.files.items():
+            for name, entry in made.files.items():
                 copy_file(backup / name, folder / name)
-                if digest_of_file(folder / name) != told.sha256:
+                if digest_of_file(folder / name) != entry.sha256:
                     raise TapeCorrupt(f"{name} was not copied as it is: a disk is failing")
             yield folder
     except OSError as error:
@@ -77,10 +77,13 @@ def unpacked(backup: Path, made: BackupManifest, home: Path) -> Iterator[Path]:
 
 
 def put_in_place(folder: Path, made: BackupManifest, home: Path) -> list[str]:
-    """Gives the files their names in the home, the database last. Files that are there stay; returns notes for people."""
+    """Move the files to their places in the home, the database last; return notes for people.
+
+    Existing files are never replaced.
+    """
     sync_tree(folder)
     notes = []
-    for name in [one for one in made.files if one != DATABASE_FILE]:
+    for name in [file for file in made.files if file != DATABASE_FILE]:
         source = made.files[name].source
         place = home / (source if source and not Path(source).is_absolute() else name)
         if not place.resolve().is_relative_to(home.resolve()):

@@ -25,16 +25,24 @@ _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape arc
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPANS = 100  # id ranges in one statement; SQLite refuses an expression of a thousand terms
-_LARGEST = 2**63 - 1  # what an INTEGER can hold; no id and no count gets there
+_LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
 def microseconds(at: datetime) -> int:
-    """Whole microseconds since 1970."""
+    """Convert a time to whole microseconds since 1970."""
     return (at - UNIX_EPOCH) // timedelta(microseconds=1)
 
 
 def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: bytes) -> tuple[Any, ...]:
-    """The row of an entry that has its id, chained to the one before it."""
+    """Build the row of an entry that has its id, chained to the entry before it.
+
+    Args:
+        entry: with its id.
+        seq: its global position.
+        tape: the number of its tape.
+        previous: the chain value of the entry before it.
+        salt: 16 random bytes for its digest.
+    """
     payload, meta = encode(entry.payload), encode(entry.meta)
     digest = content_digest(salt, payload, meta)
     chain = link(previous, entry_id=entry.id, kind=entry.kind, date=entry.date, key=entry.key, digest=digest)
@@ -58,7 +66,7 @@ def to_row(entry: TapeEntry, *, seq: int, tape: int, previous: bytes, salt: byte
 
 
 def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
-    """The entry of a row of `SELECT_ENTRIES`. Raises `TapeCorrupt` where its bytes are unreadable or were altered."""
+    """Build the entry of a row of `SELECT_ENTRIES`. Raises `TapeCorrupt` if its bytes are unreadable or altered."""
     entry_id, kind, key, date, payload, meta, _, _, fact = row
     if fact is not None:
         return TapeEntry(kind, EMPTY_OBJECT, EMPTY_OBJECT, date, key, entry_id, erased=True)
@@ -72,7 +80,7 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
 
 
 def check(tape: str, row: tuple[Any, ...]) -> None:
-    """Raises `TapeCorrupt` where the bytes of a row of `SELECT_ENTRIES` were altered. An erased one has none."""
+    """Raise `TapeCorrupt` if the bytes of a row of `SELECT_ENTRIES` were altered. An erased row has none."""
     entry_id, _, _, _, payload, meta, salt, digest, fact = row
     if fact is not None:
         return
@@ -90,19 +98,22 @@ def check(tape: str, row: tuple[Any, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowFinder:
-    """Finds anchors of one tape through the indexes; every query names its own (the planner may choose a scan)."""
+    """A finder of anchors on one tape, through the indexes.
+
+    Every query names its index, because the planner may choose a scan.
+    """
 
     conn: sqlite3.Connection
     name: str
     tape: int
 
     def opening(self) -> TapeEntry | None:
-        """The newest anchor that opens a window."""
-        return self._one("INDEXED BY entries_window WHERE tape = ? AND opens = 1 ORDER BY id DESC LIMIT 1")
+        """Find the newest anchor that opens a window."""
+        return self._select_one("INDEXED BY entries_window WHERE tape = ? AND opens = 1 ORDER BY id DESC LIMIT 1")
 
     def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
-        """The newest anchor of this name, below id `before` where given."""
-        return self._one(
+        """Find the newest anchor of this name, below id `before` if set."""
+        return self._select_one(
             "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id < ? AND kind = 'anchor' "
             "ORDER BY id DESC LIMIT 1",
             name,
@@ -110,82 +121,82 @@ class RowFinder:
         )
 
     def first(self, name: str, after: int) -> TapeEntry | None:
-        """The oldest anchor of this name above id `after`."""
-        return self._one(
+        """Find the oldest anchor of this name above id `after`."""
+        return self._select_one(
             "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id > ? AND kind = 'anchor' ORDER BY id LIMIT 1",
             name,
             after,
         )
 
-    def _one(self, where: str, *values: object) -> TapeEntry | None:
-        row = self.conn.execute(f"{SELECT_ENTRIES} {where}", (self.tape, *values)).fetchone()
+    def _select_one(self, condition: str, *values: object) -> TapeEntry | None:
+        row = self.conn.execute(f"{SELECT_ENTRIES} {condition}", (self.tape, *values)).fetchone()
         return None if row is None else from_row(self.name, row)
 
 
 def tape_number(conn: sqlite3.Connection, name: str) -> int | None:
-    """The number of a tape, or None where there is none of that name."""
+    """Return the number of a tape, or None if no tape has that name."""
     row = conn.execute("SELECT tape FROM tapes WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def find(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
-    """What the query finds, equal to `evaluate` over the whole tape."""
+    """Find the entries of a query; equal to `evaluate` over the whole tape."""
     number = tape_number(conn, query.tape)
     spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number))
     if number is None or not spans or (query.limit is not None and query.limit <= 0):
         return ()
     chunks = [spans[start : start + _SPANS] for start in range(0, len(spans), _SPANS)]
     passes = matcher(query) if query.text or query.said else None
-    found: list[TapeEntry] = []
+    entries: list[TapeEntry] = []
     for chunk in chunks[::-1] if query.newest else chunks:
-        # Closed here and now, whatever is raised: an open cursor would keep the connection at an old state.
+        # Closed at once, also after an error: an open cursor would keep the connection at an old state.
         with closing(conn.execute(*_select(query, number, chunk))) as rows:
-            _take(rows, query, passes, found)
-    return tuple(found)
+            _collect(rows, query, passes, entries)
+    return tuple(entries)
 
 
-def _take(
+def _collect(
     rows: Iterable[tuple[Any, ...]],
     query: TapeQuery,
     passes: Matcher | None,
-    found: list[TapeEntry],
+    entries: list[TapeEntry],
 ) -> None:
     for row in rows:
-        if query.limit is not None and len(found) >= query.limit:
+        if query.limit is not None and len(entries) >= query.limit:
             return
         if passes is not None and not passes.may_hold(row[4], row[5]):
             check(query.tape, row)
             continue
         entry = from_row(query.tape, row)
         if passes is None or passes.passes(entry):
-            found.append(entry)
+            entries.append(entry)
 
 
 def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, list[Any]]:
-    """Everything but the filters on texts, which only Python can decide."""
-    where = ["tape = ?"]
+    """Build the SQL with every filter except those on texts, which only Python can decide."""
+    conditions = ["tape = ?"]
     values: list[Any] = [tape]
     bounds = []
     for low, high in spans:
         bounds.append("id >= ?" if high is None else "id BETWEEN ? AND ?")
         values += [min(end, _LARGEST) for end in (low, high) if end is not None]
-    where.append(f"({' OR '.join(bounds)})")
+    conditions.append(f"({' OR '.join(bounds)})")
     only_anchors = query.kinds == (Kind.ANCHOR,)
     if only_anchors:
-        where.append("kind = 'anchor'")  # a literal: for a parameter SQLite does not take the partial index
-    for column, wanted in (("kind", () if only_anchors else query.kinds), ("key", query.keys)):
-        if wanted:
-            where.append(f"{column} IN ({_marks(wanted)})")
-            values += wanted
+        conditions.append("kind = 'anchor'")  # a literal: with a parameter SQLite does not use the partial index
+    for column, allowed in (("kind", () if only_anchors else query.kinds), ("key", query.keys)):
+        if allowed:
+            conditions.append(f"{column} IN ({_placeholders(allowed)})")
+            values += allowed
     if query.names:
         only_named = bool(query.kinds) and set(query.kinds) <= set(_NAMED)
-        where.append(f"({'' if only_named else 'kind NOT IN (?, ?) OR '}name IN ({_marks(query.names)}))")
+        conditions.append(f"({'' if only_named else 'kind NOT IN (?, ?) OR '}name IN ({_placeholders(query.names)}))")
         values += query.names if only_named else [*_NAMED, *query.names]
     for comparison, instant in (("at >= ?", query.since), ("at <= ?", query.until)):
         if instant is not None:
-            where.append(comparison)
+            conditions.append(comparison)
             values.append(microseconds(instant))
-    sql = f"{SELECT_ENTRIES} INDEXED BY {_index(query)} WHERE {' AND '.join(where)} ORDER BY id"
+    sql = f"{SELECT_ENTRIES} INDEXED BY {_index_name(query)} WHERE {' AND '.join(conditions)} ORDER BY id"
     if query.newest:
         sql += " DESC"
     if query.limit is not None and not (query.text or query.said):
@@ -194,7 +205,7 @@ def _select(query: TapeQuery, tape: int, spans: tuple[Span, ...]) -> tuple[str, 
     return sql, values
 
 
-def _index(query: TapeQuery) -> str:
+def _index_name(query: TapeQuery) -> str:
     if query.keys:
         return "entries_key"
     if query.names and query.kinds and set(query.kinds) <= set(_NAMED):
@@ -202,5 +213,5 @@ def _index(query: TapeQuery) -> str:
     return "entries_anchor" if query.kinds == (Kind.ANCHOR,) else "entries_id"
 
 
-def _marks(values: tuple[str, ...]) -> str:
+def _placeholders(values: tuple[str, ...]) -> str:
     return ", ".join("?" * len(values))

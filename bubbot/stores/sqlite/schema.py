@@ -217,14 +217,16 @@ END;
 """
 
 MIGRATIONS = (_FIRST, _SECOND, _THIRD)
-"""Migration N takes a database from version N - 1 to N; released ones are never edited."""
+"""Migration N takes a database from version N - 1 to N; never edit a released one."""
 NAMED_SINCE = 3
-"""The version from which on a tape is held to its name, and an erasure to what its fact covers."""
+"""From this version on a tape must keep its name, and an erasure must match what its fact covers."""
 
 
 def migrate(conn: sqlite3.Connection, *, now: str, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Brings the schema to the newest version. All migrations and their records are one transaction: where one fails,
-    the database is as it was."""
+    """Migrate the schema to the newest version.
+
+    All migrations and their records are one transaction: if one fails, the database is unchanged.
+    """
     version = check_version(conn, len(migrations))
     if version < len(migrations):
         conn.execute("BEGIN IMMEDIATE")
@@ -246,19 +248,19 @@ def migrate(conn: sqlite3.Connection, *, now: str, migrations: Sequence[str] = M
 
 
 def statements(script: str) -> Iterator[str]:
-    """Split a script into its statements; a trigger with statements in it is one."""
-    grown = ""
+    """Split a script into its statements; a trigger with inner statements is a single one."""
+    statement = ""
     for piece in script.split(";"):
-        grown += f"{piece};"
-        if sqlite3.complete_statement(grown):
-            yield grown
-            grown = ""
-    if grown.strip("; \n"):
-        yield grown.removesuffix(";")
+        statement += f"{piece};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip("; \n"):
+        yield statement.removesuffix(";")
 
 
 def check_version(conn: sqlite3.Connection, newest: int = len(MIGRATIONS)) -> int:
-    """The schema version of the database. Raises `StoreTooNew`, or `StoreUnavailable` for another program's file."""
+    """Return the schema version. Raises `StoreTooNew`, or `StoreUnavailable` for another program's file."""
     version = int(conn.execute("PRAGMA user_version").fetchone()[0])
     application = int(conn.execute("PRAGMA application_id").fetchone()[0])
     if application not in (0, APPLICATION_ID):
@@ -272,23 +274,23 @@ def check_version(conn: sqlite3.Connection, newest: int = len(MIGRATIONS)) -> in
 
 
 def expected_triggers(version: int) -> dict[str, str]:
-    """Return the statements that make the triggers of a database of this version, by name."""
+    """Return the statements that create the triggers of a database of this version, by name."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
         migrate(conn, now="", migrations=MIGRATIONS[:version])
-        return _triggers(conn)
+        return _stored_triggers(conn)
 
 
 def wrong_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:
-    """Return the names of triggers that are missing, other than they should be, or not ours; empty if all is well."""
+    """Return the names of triggers that are missing, changed, or not ours; empty if all is well."""
     version = check_version(conn)
-    found, expected = _triggers(conn), expected_triggers(version)
-    if version == 1:  # there were two forms of it, and the second migration makes one of them
-        found["tapes_update"] = expected["tapes_update"] if "tapes_update" in found else ""
-    return tuple(sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)))
+    triggers, expected = _stored_triggers(conn), expected_triggers(version)
+    if version == 1:  # it had two forms, which the second migration unifies
+        triggers["tapes_update"] = expected["tapes_update"] if "tapes_update" in triggers else ""
+    return tuple(sorted(name for name in triggers.keys() | expected.keys() if triggers.get(name) != expected.get(name)))
 
 
 def refuse_unguarded(conn: sqlite3.Connection, path: Path) -> None:
-    """Raise `TapeCorrupt` for a database that no longer refuses to lose history: it is not written to."""
+    """Raise `TapeCorrupt` for a database without its protecting triggers: nothing may be written to it."""
     if wrong := wrong_triggers(conn):
         raise TapeCorrupt(
             f"the database {path} does not protect its history any more ({', '.join(wrong)} missing or changed), so "
@@ -297,7 +299,7 @@ def refuse_unguarded(conn: sqlite3.Connection, path: Path) -> None:
 
 
 def restore_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:
-    """Make the triggers what they should be, in the caller's transaction; return the names of those that were not."""
+    """Make the triggers what they should be, in the caller's transaction; return the names of the wrong ones."""
     wrong = wrong_triggers(conn)
     expected = expected_triggers(check_version(conn))
     for name in wrong:
@@ -308,5 +310,5 @@ def restore_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:
     return wrong
 
 
-def _triggers(conn: sqlite3.Connection) -> dict[str, str]:
+def _stored_triggers(conn: sqlite3.Connection) -> dict[str, str]:
     return dict(conn.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall())

@@ -1,4 +1,4 @@
-"""The room a database takes: what is in it, how the write-ahead log stays short, and how free pages go back."""
+"""Disk usage of a database: its content, a short write-ahead log, and the release of free pages."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHORT_WAL_BYTES = 4 << 20
-"""Bytes of the write-ahead log that are left alone."""
+"""A write-ahead log of up to this size is never truncated."""
 WAIT_MS = 1000
 VACUUM_STEP_PAGES = 2000
-"""Free pages given back in one step, between which others write."""
+"""Free pages released in one step; other writes run between steps."""
 _CHUNK = 5000
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 @dataclass(frozen=True, slots=True)
 class WalLimits:
-    """Bytes of a write-ahead log: up to `short` it is left alone; from `long` on a writer waits for readers, so that it
-    can begin anew, and where that was in vain again after each `step`."""
+    """Sizes of a write-ahead log, in bytes.
+
+    Attributes:
+        short: up to this size it is left alone.
+        long: from this size on a writer waits for readers so that the log can start again.
+        step: after a failed attempt, try again when the log has grown by this much.
+    """
 
     short: int = SHORT_WAL_BYTES
     long: int = 64 << 20
@@ -28,26 +33,32 @@ class WalLimits:
 
 
 class WalCheckpointer:
-    """Shortens the write-ahead log after commits. A checkpoint copies it into the database; but it begins anew only in
-    a moment in which no reader needs it, and without help it never finds one where readers overlap."""
+    """Truncates the write-ahead log after commits.
+
+    A checkpoint copies the log into the database, but the log starts again only at a moment when no reader needs it. If
+    readers overlap, that moment never comes without help.
+    """
 
     def __init__(self, database: Path, busy_ms: int, limits: WalLimits = WalLimits()) -> None:
         self._wal = database.with_name(f"{database.name}-wal")
         self._busy_ms = busy_ms
         self._limits = limits
-        self._again = limits.long
+        self._next_attempt = limits.long
 
     def after(self, conn: sqlite3.Connection, *, idle: bool) -> None:
-        """In the writer's thread, after a commit; `idle`: nobody waits for the next one."""
+        """Shorten the log if it is long. Runs in the writer's thread; `idle`: no job is queued."""
         size = wal_size(self._wal)
-        if size >= self._again:
-            done = self._truncated(conn, WAIT_MS)
-            self._again = self._limits.long if done else size + self._limits.step
+        if size >= self._next_attempt:
+            is_empty = self._truncate(conn, WAIT_MS)
+            self._next_attempt = self._limits.long if is_empty else size + self._limits.step
         elif idle and size > self._limits.short:
-            self._truncated(conn, 0)
+            self._truncate(conn, 0)
 
-    def _truncated(self, conn: sqlite3.Connection, wait_ms: int) -> bool:
-        """Whether it is empty now. A failure is no loss: the entries are durable in the log itself."""
+    def _truncate(self, conn: sqlite3.Connection, wait_ms: int) -> bool:
+        """Truncate the log; return true if it is empty now.
+
+        A failure loses nothing: the entries are durable in the log itself.
+        """
         with suppress(sqlite3.Error):
             conn.execute(f"PRAGMA busy_timeout = {wait_ms}")
             try:
@@ -58,7 +69,7 @@ class WalCheckpointer:
 
 
 def wal_size(wal: Path) -> int:
-    """Bytes of a write-ahead log; asked of the folder, for nothing but SQLite opens it."""
+    """Return the bytes of a write-ahead log; ask the folder, because only SQLite may open the file."""
     try:
         return wal.stat().st_size
     except OSError:
@@ -67,7 +78,15 @@ def wal_size(wal: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TapeSize:
-    """What a tape takes, in bytes: its entries, and the blobs beside it."""
+    """The disk usage of a tape.
+
+    Attributes:
+        name: of the tape.
+        archived_from: its former name; None if it is not an archive.
+        count: how many entries it has.
+        entries: bytes of its entries.
+        blobs: bytes of its blobs.
+    """
 
     name: str
     archived_from: str | None
@@ -78,9 +97,14 @@ class TapeSize:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSize:
-    """What the whole database takes, in bytes: the file, the part of it that is free, the write-ahead log; and its tapes.
+    """The disk usage of a database, in bytes.
 
-    `gives_back`: whether free pages can be given back to the disk one by one.
+    Attributes:
+        file: the whole file.
+        free: the free part of it.
+        wal: the write-ahead log.
+        gives_back: free pages can be released to the disk step by step.
+        tapes: the size of each, by name.
     """
 
     file: int
@@ -91,9 +115,9 @@ class DatabaseSize:
 
 
 def room(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
-    """What takes the room. Reads every entry's lengths."""
+    """Measure what takes the room. Reads the lengths of every entry."""
     columns = ("kind", "key", "name", "date", "payload", "meta", "salt", "digest", "chain")
-    length = " + ".join(f"coalesce(length(CAST({one} AS BLOB)), 0)" for one in columns)
+    length = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
     entries = {tape: (count, size) for tape, count, size in conn.execute(
         f"SELECT tape, count(*), sum({length}) FROM entries GROUP BY tape"
     )}  # fmt: skip
@@ -105,7 +129,7 @@ def room(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
     page = _pragma(conn, "page_size")
     wal = wal_size(database.with_name(f"{database.name}-wal"))
     return DatabaseSize(
-        _pragma(conn, "page_count") * page, _pragma(conn, "freelist_count") * page, wal, _gives_back(conn), tapes
+        _pragma(conn, "page_count") * page, _pragma(conn, "freelist_count") * page, wal, _can_release(conn), tapes
     )
 
 
@@ -113,20 +137,23 @@ def _pragma(conn: sqlite3.Connection, name: str) -> int:
     return int(conn.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _gives_back(conn: sqlite3.Connection) -> bool:
+def _can_release(conn: sqlite3.Connection) -> bool:
     return _pragma(conn, "auto_vacuum") == 2
 
 
 def give_back(conn: sqlite3.Connection) -> bool:
-    """Gives a few free pages back to the disk; says whether there may be more."""
-    if not _gives_back(conn) or not (before := _pragma(conn, "freelist_count")):
+    """Give a few free pages back to the disk; return true if there may be more."""
+    if not _can_release(conn) or not (before := _pragma(conn, "freelist_count")):
         return False
     conn.execute(f"PRAGMA incremental_vacuum({VACUUM_STEP_PAGES})").fetchall()
     return 0 < _pragma(conn, "freelist_count") < before
 
 
 def rewrite(conn: sqlite3.Connection) -> None:
-    """Writes a database of before anew, after which its free pages can be given back. Needs as much room again."""
+    """Rewrite a database that cannot release free pages yet; afterwards it can.
+
+    Needs as much room again.
+    """
     conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
     conn.execute("VACUUM")
     conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -134,31 +161,39 @@ def rewrite(conn: sqlite3.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnreferencedBlobs:
-    """Blobs that no entry up to a position names, by their tape: (digest, bytes) each."""
+    """Blobs that no entry up to a position names.
+
+    Attributes:
+        position: a global one.
+        tapes: (digest, bytes) of each blob, by its tape.
+    """
 
     position: int
     tapes: dict[str, tuple[tuple[str, int], ...]]
 
 
 def loose_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
-    """Finds blobs that nothing names, but for facts that others of their digest went. In short reads, so that the write-ahead log is not held."""
+    """Find blobs that no entry names; facts about the removal of other blobs with their digest do not count.
+
+    Short reads, so that the write-ahead log is not held.
+    """
     loose = {digest for (digest,) in conn.execute("SELECT DISTINCT digest FROM blobs")}
     position = 0
-    while loose and (rows := _chunk(conn, position)):
+    while loose and (rows := _read_chunk(conn, position)):
         position = rows[-1][0]
         for _, payload, meta in rows:
             loose.difference_update(_DIGEST.findall(payload), _DIGEST.findall(meta))
-    loose -= _in_forks(conn)
-    found: dict[str, tuple[tuple[str, int], ...]] = {}
+    loose -= _digests_in_forks(conn)
+    by_tape: dict[str, tuple[tuple[str, int], ...]] = {}
     for name, digest, size in conn.execute(
         "SELECT tapes.name, digest, length(data) FROM blobs JOIN tapes USING (tape) ORDER BY tapes.name, digest"
     ):
         if digest in loose:
-            found[name] = (*found.get(name, ()), (digest, size))
-    return UnreferencedBlobs(position, found)
+            by_tape[name] = (*by_tape.get(name, ()), (digest, size))
+    return UnreferencedBlobs(position, by_tape)
 
 
-def _chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, str]]:
+def _read_chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, str]]:
     return conn.execute(
         "SELECT seq, coalesce(payload, ''), coalesce(meta, '') FROM entries "
         "WHERE seq > ? AND name IS NOT 'blob/removed' ORDER BY seq LIMIT ?",
@@ -166,15 +201,18 @@ def _chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, str]]:
     ).fetchall()
 
 
-def _in_forks(conn: sqlite3.Connection) -> set[str]:
-    return {one for (text,) in conn.execute("SELECT entries FROM fork_batches") for one in _DIGEST.findall(text)}
+def _digests_in_forks(conn: sqlite3.Connection) -> set[str]:
+    return {digest for (text,) in conn.execute("SELECT entries FROM fork_batches") for digest in _DIGEST.findall(text)}
 
 
 def still_loose(conn: sqlite3.Connection, tape: str, loose: UnreferencedBlobs) -> list[str]:
-    """The loose blobs of a tape that are loose still. In the writer's transaction, where nobody names one meanwhile."""
-    digests = {digest for digest, _ in loose.tapes.get(tape, ())} - _in_forks(conn)
+    """Check which loose blobs of a tape still are.
+
+    Runs in the writer's transaction: no entry can name one meanwhile.
+    """
+    digests = {digest for digest, _ in loose.tapes.get(tape, ())} - _digests_in_forks(conn)
     position = loose.position
-    while digests and (rows := _chunk(conn, position)):
+    while digests and (rows := _read_chunk(conn, position)):
         position = rows[-1][0]
         for _, payload, meta in rows:
             digests.difference_update(_DIGEST.findall(payload), _DIGEST.findall(meta))

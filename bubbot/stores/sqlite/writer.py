@@ -1,4 +1,4 @@
-"""The one writing connection: everything that waits is committed as one group."""
+"""The only writing connection: all queued jobs are committed as one group."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 GROUP = 500
-"""Jobs in one transaction at most, so that the first of a long queue does not wait for the last."""
+"""The most jobs in one transaction, so that the first of a long queue does not wait for the last."""
 ROOM_RETRY_SECONDS = 5.0
-"""Between two tries of a writer that waits for room."""
+"""Between two attempts of a writer that waits for room."""
 ALONG = 0.05
-"""Seconds that a job waits for another one to be committed with."""
+"""How long a deferred job waits for another one to share a commit with."""
 
 
 class ThreadedConnection(aiosqlite.Connection):
-    """A connection in a thread of its own that runs whole functions.
+    """A connection with its own thread, which runs whole functions.
 
-    One hop between threads costs far more than a statement (80 to 110 microseconds on an idle machine), so a
+    One switch between threads costs far more than a statement (80 to 110 microseconds on an idle machine), so a
     transaction is one function and not one awaited call per statement.
     """
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of the function, run in the connection's thread."""
+        """Run a function in the connection's thread and return its result."""
         try:
             result: T = await self._execute(job, self._connection)  # type: ignore[no-untyped-call]  # aiosqlite
         except ValueError as error:
@@ -50,19 +50,19 @@ class ThreadedConnection(aiosqlite.Connection):
         return result
 
     def post(self, job: Callable[[sqlite3.Connection], None]) -> None:
-        """Runs the function in the connection's thread, later, without waiting for it."""
+        """Queue a function for the connection's thread without waiting for it."""
         connection = self._connection
         if connection is None or not self._running:
             raise StoreUnavailable("the store is closed")
         self._tx.put_nowait((None, lambda: job(connection)))
 
     async def ended(self) -> None:
-        """Waits for the thread, which reports its end to the event loop: it must not find the loop closed."""
+        """Wait until the thread ends: it reports its end to the event loop, which must still be open then."""
         await asyncio.to_thread(self._thread.join)
 
 
 async def connect(connector: Callable[[], sqlite3.Connection]) -> ThreadedConnection:
-    """A connection made by `connector` in its own thread."""
+    """Open a connection with `connector` in its own thread."""
     conn = _in_daemon_thread(lambda: ThreadedConnection(connector, iter_chunk_size=64))
     try:
         await conn
@@ -75,17 +75,19 @@ async def connect(connector: Callable[[], sqlite3.Connection]) -> ThreadedConnec
 
 
 def _in_daemon_thread(make: Callable[[], T]) -> T:
-    """Run `make` in a daemon thread: threads made there are daemons too, and keep no program from ending that failed
-    before it closed its store."""
-    made: list[T] = []
-    thread = Thread(target=lambda: made.append(make()), daemon=True)
+    """Run `make` in a daemon thread and return its result.
+
+    Threads started there are daemons too, so a program that fails before it closes its store can still exit.
+    """
+    results: list[T] = []
+    thread = Thread(target=lambda: results.append(make()), daemon=True)
     thread.start()
     thread.join()
-    return made[0]
+    return results[0]
 
 
 def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:
-    """The error of ours that a driver error stands for."""
+    """Return our error for an error of the driver."""
     name = getattr(error, "sqlite_errorname", None) or ""
     if name == "SQLITE_FULL":
         return StoreFull("there is no room left for the database: free some space; nothing was lost")
@@ -99,7 +101,7 @@ def translated(error: sqlite3.Error) -> StoreError | TapeCorrupt:
 
 
 def read_only_disk(path: Path) -> StoreUnavailable | None:
-    """Return what to raise for a database that cannot be read because its disk is read-only; None if it is not."""
+    """Return the error for a database that cannot be read because its disk is read-only; None if it is not."""
     try:
         read_only = os.statvfs(path.parent).f_flag & os.ST_RDONLY
     except OSError:
@@ -127,76 +129,85 @@ class _JobOutcome:
 
 
 class CommitHook(Protocol):
-    """What the writer's thread sees to between two groups."""
+    """A callable that the writer's thread runs between two groups."""
 
     def __call__(self, conn: sqlite3.Connection, *, idle: bool) -> None:
-        """`idle`: nobody waits for the next one. Raises nothing."""
+        """Run after a commit; `idle`: no job is queued. Raises nothing."""
 
 
 def no_care(conn: sqlite3.Connection, *, idle: bool) -> None:
-    """For writers that nobody looks after."""
+    """Do nothing: the hook of writers that need none."""
 
 
 class CommitCounter:
-    """How many jobs were committed, and waiting for the next one."""
+    """The number of committed jobs, with a way to wait for the next one."""
 
     def __init__(self) -> None:
         self.count = 0
         self._news = asyncio.Event()
 
     def tell(self) -> None:
-        """One more."""
+        """Count one more commit."""
         self.count += 1
         self._news.set()
 
     async def beyond(self, count: int) -> None:
-        """Waits until there are more."""
+        """Wait until the count is above `count`."""
         while self.count <= count:
             self._news.clear()
             await self._news.wait()
 
 
 class GroupCommitWriter:
-    """Runs writing jobs; those that wait while a commit is under way share the next one.
+    """Runs writing jobs; those queued during a commit share the next one.
 
-    Each job has its own savepoint. No timer: the group forms while the last commit runs.
+    Each job has its own savepoint. There is no timer: the group forms while the last commit runs.
     """
 
     def __init__(self, conn: ThreadedConnection, after: CommitHook = no_care, room_retry: float | None = None) -> None:
-        """`room_retry`: seconds between two tries where the disk is full. Everybody waits meanwhile, in order, and
-        nothing fails; None: whoever finds the disk full gets `StoreFull` at once."""
+        """Create a writer on a connection.
+
+        Args:
+            conn: the writing connection.
+            after: runs after each commit.
+            room_retry: seconds between two attempts while the disk is full; meanwhile all jobs wait in order, and none
+                fails. None: a job that finds the disk full fails with `StoreFull` at once.
+        """
         self._conn = conn
         self._after = after
         self._room_retry = room_retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._waiting: deque[_WriteJob] = deque()
+        self._queue: deque[_WriteJob] = deque()
         self.commits = 0
-        """Transactions that were committed; counted in the connection's thread."""
+        """How many transactions were committed; the connection's thread counts them."""
         self.written = CommitCounter()
 
     async def submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """The job's result, after the commit. A cancelled caller's job is left out unless it has started."""
+        """Run a job and return its result after the commit.
+
+        If the caller is cancelled, its job is dropped unless it has started.
+        """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_WriteJob(job, done))
+        self._queue.append(_WriteJob(job, done))
         if self._room.is_set() or self._room_retry is None:
-            self._conn.post(self._drain)
+            self._conn.post(self._commit_queued)
         result = await done
         self.written.tell()
         return result
 
     async def submit_along(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """As `submit`, but in the commit of the next job that is submitted, if one comes soon."""
+        """Run a job as `submit` does, but in the commit of the next submitted job if one comes soon."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_WriteJob(job, done))
+        self._queue.append(_WriteJob(job, done))
         loop.call_later(ALONG, self.hasten)
         return await done
 
     @property
     def is_full(self) -> bool:
-        """Whether everybody waits for room on the disk."""
+        """True while all jobs wait for room on the disk."""
         return not self._room.is_set()
 
     async def has_room(self) -> None:
@@ -204,48 +215,50 @@ class GroupCommitWriter:
         await self._room.wait()
 
     def end(self) -> None:
-        """Try once more what waits, for room or for the next job; then it fails, and so does at once whatever is
-        submitted later and finds the disk full. `has_room` still waits for room."""
+        """Try once more to commit all queued jobs, which fail if the disk is still full.
+
+        Later jobs that find the disk full fail at once. `has_room` still waits for room.
+        """
         self._room_retry = None
         self.hasten()
 
     def _retry(self) -> None:
-        with suppress(StoreUnavailable):  # closed: which tries everything first
-            self._conn.post(self._drain)
+        with suppress(StoreUnavailable):  # closed; closing has tried everything
+            self._conn.post(self._commit_queued)
 
     def hasten(self) -> None:
-        """What waits for the next job waits no longer."""
-        if self._waiting:
-            with suppress(StoreUnavailable):  # closed: which writes everything first
-                self._conn.post(self._drain)
+        """Commit deferred jobs now instead of waiting for the next one."""
+        if self._queue:
+            with suppress(StoreUnavailable):  # closed; closing has written everything
+                self._conn.post(self._commit_queued)
 
-    def _drain(self, conn: sqlite3.Connection) -> None:
-        """In the connection's thread: commits what waits. A later call that finds nothing does nothing."""
+    def _commit_queued(self, conn: sqlite3.Connection) -> None:
+        """Commit queued jobs, in the connection's thread; a later call with an empty queue does nothing."""
         jobs: list[_WriteJob] = []
-        while self._waiting and len(jobs) < GROUP:
-            job = self._waiting.popleft()
+        while self._queue and len(jobs) < GROUP:
+            job = self._queue.popleft()
             if not job.done.cancelled():
                 jobs.append(job)
         if not jobs:
-            if self._loop is not None and not self._room.is_set():  # who waited for room has left
+            if self._loop is not None and not self._room.is_set():  # the callers that waited for room were cancelled
                 self._loop.call_soon_threadsafe(partial(self._deliver, [], full=False))
             return
-        waits = self._room_retry is not None
+        waits_for_room = self._room_retry is not None
         try:
-            outcomes = _commit(conn, jobs, stop_when_full=waits)
-        except sqlite3.Error as error:  # not even the rollback worked: nobody may wait for ever
-            outcomes = [_JobOutcome(job, error=_ours(error)) for job in jobs]
-        done = [one for one in outcomes if not (waits and isinstance(one.error, StoreFull))]
-        decided = {id(one.job) for one in done}
-        left = [job for job in jobs if id(job) not in decided]
-        self._waiting.extendleft(reversed(left))
-        self.commits += any(one.error is None for one in done)
-        full = any(isinstance(one.error, StoreFull) for one in outcomes)
-        jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, done, full=full))
-        self._after(conn, idle=not self._waiting)
+            outcomes = _commit(conn, jobs, stop_when_full=waits_for_room)
+        except sqlite3.Error as error:  # even the rollback failed: no caller may wait for ever
+            outcomes = [_JobOutcome(job, error=_translate(error)) for job in jobs]
+        finished = [outcome for outcome in outcomes if not (waits_for_room and isinstance(outcome.error, StoreFull))]
+        decided = {id(outcome.job) for outcome in finished}
+        remaining = [job for job in jobs if id(job) not in decided]
+        self._queue.extendleft(reversed(remaining))
+        self.commits += any(outcome.error is None for outcome in finished)
+        is_full = any(isinstance(outcome.error, StoreFull) for outcome in outcomes)
+        jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, finished, full=is_full))
+        self._after(conn, idle=not self._queue)
 
     def _deliver(self, outcomes: list[_JobOutcome], *, full: bool) -> None:
-        """In the event loop: gives the results out; where the disk is full, tries again later."""
+        """Hand out the results, in the event loop; if the disk is full, try again later."""
         _deliver(outcomes)
         if full and self._room_retry is not None:
             if self._room.is_set():
@@ -280,16 +293,19 @@ class _GroupRolledBack(Exception):
 
 
 def _commit(conn: sqlite3.Connection, jobs: list[_WriteJob], *, stop_when_full: bool = False) -> list[_JobOutcome]:
-    """What became of each job; of those behind one that found the disk full nothing, where `stop_when_full`."""
+    """Commit jobs as one transaction, or one by one if that fails; return their outcomes.
+
+    With `stop_when_full`, jobs after one that found the disk full have no outcome: they keep their turn.
+    """
     try:
         conn.execute("BEGIN IMMEDIATE")
         outcomes = []
         for job in jobs:
-            outcomes.append(_attempt(conn, job))
+            outcomes.append(_run_job(conn, job))
             if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
-                break  # nobody overtakes it
+                break  # no later job overtakes it
         conn.execute("COMMIT")
-    except (sqlite3.Error, _GroupRolledBack) as lost:
+    except (sqlite3.Error, _GroupRolledBack) as failure:
         if conn.in_transaction:
             conn.execute("ROLLBACK")
         if len(jobs) > 1:
@@ -299,25 +315,25 @@ def _commit(conn: sqlite3.Connection, jobs: list[_WriteJob], *, stop_when_full: 
                 if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
                     break
             return outcomes
-        cause = lost.__cause__ if isinstance(lost, _GroupRolledBack) else lost
-        return [_JobOutcome(jobs[0], error=_ours(cause))]
+        cause = failure.__cause__ if isinstance(failure, _GroupRolledBack) else failure
+        return [_JobOutcome(jobs[0], error=_translate(cause))]
     return outcomes
 
 
-def _attempt(conn: sqlite3.Connection, job: _WriteJob) -> _JobOutcome:
+def _run_job(conn: sqlite3.Connection, job: _WriteJob) -> _JobOutcome:
     conn.execute("SAVEPOINT job")
     try:
         outcome = _JobOutcome(job, job.run(conn))
-    except Exception as error:  # the job's caller receives it; its neighbours go on
+    except Exception as error:  # the job's caller receives it; the other jobs continue
         if not conn.in_transaction:
             raise _GroupRolledBack from error
         conn.execute("ROLLBACK TO job")
-        outcome = _JobOutcome(job, error=_ours(error))
+        outcome = _JobOutcome(job, error=_translate(error))
     conn.execute("RELEASE job")
     return outcome
 
 
-def _ours(error: BaseException | None) -> BaseException:
+def _translate(error: BaseException | None) -> BaseException:
     if isinstance(error, sqlite3.Error):
         ours = translated(error)
         ours.__cause__ = error
