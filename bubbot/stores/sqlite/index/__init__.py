@@ -1,1 +1,1 @@
-"""The search index, a SQLite file of its own."""
+"""The search index: a separate SQLite file."""

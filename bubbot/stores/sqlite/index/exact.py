@@ -1,4 +1,4 @@
-"""From a text to what FTS5 is asked for the entries that hold it: all of them, and some that do not."""
+"""FTS5 expressions for a text: they match every entry that holds it, and some that do not."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ from bubbot.stores.sqlite.index.tokens import (
 from bubbot.tape.words import is_run, is_symbol, pieces
 
 ANY_OF = 400
-"""Terms that one look-up takes at most; each costs FTS5 a cursor."""
-_MANY = 5000  # the same, of the terms that have a part in them
-_READ = 26  # entries read for a page of hits, times what one costs, divided by what a cursor costs
-_PAIRS = 64  # combinations of a first and a last word that are looked up as phrases
+"""The most terms in one look-up; each costs FTS5 a cursor."""
+_MAX_CONTAINING_TERMS = 5000  # the same limit for terms that contain a given part
+_ENTRIES_PER_CURSOR = 26  # entries read for a page of hits, times the cost of one, divided by the cost of a cursor
+_MAX_COMBINATIONS = 64  # the most combinations of a first and a last word to look up as phrases
 _NEXT = "\U0010ffff"
 _NOWHERE = "\ue000n"  # a token that no entry has
 
 
 @dataclass(frozen=True, slots=True)
 class _TextPieces:
-    """The pieces of a text. Its first may be the end of a longer word, its last the beginning of one; `alone` may be
-    any part of one; `goes_on`: the last of `inner` is a character after which a run may go on."""
+    """The pieces of a text.
+
+    Attributes:
+        inner: complete pieces.
+        first: perhaps the end of a longer word; empty if there is none.
+        last: perhaps the beginning of a longer word; empty if there is none.
+        alone: perhaps any part of a longer word; then there is no other piece.
+        goes_on: the last of `inner` is a character after which a run may go on.
+    """
 
     inner: tuple[str, ...] = ()
     first: str = ""
@@ -39,55 +46,60 @@ class _TextPieces:
 
 
 def plan(conn: sqlite3.Connection, text: str, entries: int) -> str | None:
-    """The FTS5 expression for a folded text; None where it says too little, and reading everything is better.
+    """Build the FTS5 expression for a folded text; None if it is too unspecific, so that a scan is faster.
 
     `entries`: how many are indexed.
     """
-    found = _cut(text)
-    if found.alone:
-        return _within(conn, found.alone, entries)
-    firsts = _endings(conn, found.first) if found.first else None
-    lasts = _beginnings(conn, found.last) if found.last else None
-    if len(firsts or ("",)) * len(lasts or ("",)) <= _PAIRS:
-        either = _phrases(found, firsts, lasts)
+    text_pieces = _cut_text(text)
+    if text_pieces.alone:
+        return _within(conn, text_pieces.alone, entries)
+    firsts = _terms_ending(conn, text_pieces.first) if text_pieces.first else None
+    lasts = _terms_beginning(conn, text_pieces.last) if text_pieces.last else None
+    if len(firsts or ("",)) * len(lasts or ("",)) <= _MAX_COMBINATIONS:
+        expression = _phrases(text_pieces, firsts, lasts)
     else:
-        either = _all([_any(firsts) if firsts is not None else "", *_rest(found, lasts)])
-    if firsts is not None:  # the end of a long word does not stand beside what follows it
-        end = _any(firsts) if len(found.first) <= MAX_TOKEN_LETTERS else ""
-        either = f"({either}) OR ({_all([end, _any([LONG_WORD_MARK]), *_rest(found, lasts)])})"
-    return either or None
+        expression = _all([_any(firsts) if firsts is not None else "", *_other_conditions(text_pieces, lasts)])
+    if firsts is not None:  # the end of a long word is not adjacent to the next token
+        end = _any(firsts) if len(text_pieces.first) <= MAX_TOKEN_LETTERS else ""
+        expression = (
+            f"({expression}) OR ({_all([end, _any([LONG_WORD_MARK]), *_other_conditions(text_pieces, lasts)])})"
+        )
+    return expression or None
 
 
 def _within(conn: sqlite3.Connection, part: str, entries: int) -> str | None:
-    """A text within one word. A cursor for each term costs as much as reading some five entries: where the terms are
-    many and frequent, the newest entries that hold one are read sooner than found."""
-    terms = containing(conn, part, _MANY)
+    """Build the expression for a text within a single word; None if a scan is faster.
+
+    A cursor for each term costs as much as reading some five entries: if the terms are many and frequent, reading the
+    newest entries finds enough hits sooner.
+    """
+    terms = containing(conn, part, _MAX_CONTAINING_TERMS)
     if terms is None:
         return None
     if len(terms) > ANY_OF:
         marks = ", ".join("?" * len(terms))
         times = conn.execute(f"SELECT sum(df) FROM term WHERE term IN ({marks})", terms).fetchone()[0]
-        if len(terms) * times > _READ * entries:
+        if len(terms) * times > _ENTRIES_PER_CURSOR * entries:
             return None
     return _any([*terms, HUGE if len(part) <= WITHIN else LONG_WORD_MARK])
 
 
-def _phrases(found: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
-    """Every combination of a first word, what is between, and a last one."""
-    between = found.inner
-    some = [
-        (*one, *between, *other)
-        for one in ([()] if firsts is None else [(term,) for term in firsts])
-        for other in ([()] if lasts is None else [(term,) for term in lasts])
+def _phrases(text_pieces: _TextPieces, firsts: list[str] | None, lasts: list[str] | None) -> str:
+    """Combine every first word, the pieces between, and every last word into phrases."""
+    between = text_pieces.inner
+    combinations = [
+        (*first, *between, *last)
+        for first in ([()] if firsts is None else [(term,) for term in firsts])
+        for last in ([()] if lasts is None else [(term,) for term in lasts])
     ]
-    if not some:
+    if not combinations:
         return _any([_NOWHERE])
-    return " OR ".join(phrase(tokens, prefix=found.goes_on) for tokens in some if tokens)
+    return " OR ".join(phrase(tokens, prefix=text_pieces.goes_on) for tokens in combinations if tokens)
 
 
-def _rest(found: _TextPieces, lasts: list[str] | None) -> list[str]:
-    """What has to be there besides the first word."""
-    core = phrase(found.inner, prefix=found.goes_on) if found.inner else ""
+def _other_conditions(text_pieces: _TextPieces, lasts: list[str] | None) -> list[str]:
+    """Build the conditions besides the first word."""
+    core = phrase(text_pieces.inner, prefix=text_pieces.goes_on) if text_pieces.inner else ""
     return [core, "" if lasts is None else _any(lasts)]
 
 
@@ -95,14 +107,14 @@ def _all(parts: list[str]) -> str:
     return " AND ".join(f"({part})" for part in parts if part)
 
 
-def _cut(text: str) -> _TextPieces:
-    """The pieces of the text by what is known of them."""
-    found = pieces(text)
+def _cut_text(text: str) -> _TextPieces:
+    """Cut the text into its pieces and classify them."""
+    all_pieces = pieces(text)
     inner: list[str] = []
     first = last = ""
     goes_on = False
-    for place, (piece, start) in enumerate(found):
-        begins, ends = start == 0, place == len(found) - 1 and start + len(piece) == len(text)
+    for number, (piece, start) in enumerate(all_pieces):
+        begins, ends = start == 0, number == len(all_pieces) - 1 and start + len(piece) == len(text)
         if is_run(piece):
             tokens = list(run_tokens(piece))
             goes_on = ends and len(piece) == 1
@@ -121,41 +133,41 @@ def _cut(text: str) -> _TextPieces:
 
 
 def _any(terms: list[str]) -> str:
-    return " OR ".join(phrase((one,)) for one in terms or [_NOWHERE])
+    return " OR ".join(phrase((term,)) for term in terms or [_NOWHERE])
 
 
 def containing(conn: sqlite3.Connection, part: str, most: int = ANY_OF) -> list[str] | None:
-    """The terms with the part in them; None where there may be too many."""
+    """Find the terms that contain the part; None if there may be too many."""
     if len(part) < 3:
         return None
     if len(part) > MAX_TOKEN_LETTERS:
         return []
-    return _looked_up(conn, some_trigrams(part), "instr(term, ?1) > 0", part, most)
+    return _find_terms(conn, some_trigrams(part), "instr(term, ?1) > 0", part, most)
 
 
-def _endings(conn: sqlite3.Connection, part: str) -> list[str] | None:
-    """The terms that end with the part; None where there are too many."""
+def _terms_ending(conn: sqlite3.Connection, part: str) -> list[str] | None:
+    """Find the terms that end with the part; None if there are too many."""
     if len(part) < 3:
         return None
     if len(part) > MAX_TOKEN_LETTERS:
         return []
-    wanted = [*some_trigrams(part)[:-1], part[-3:] + END]
-    return _looked_up(conn, wanted, "substr(term, -length(?1)) = ?1", part, ANY_OF)
+    grams = [*some_trigrams(part)[:-1], part[-3:] + END]
+    return _find_terms(conn, grams, "substr(term, -length(?1)) = ?1", part, ANY_OF)
 
 
-def _beginnings(conn: sqlite3.Connection, part: str) -> list[str] | None:
-    """The terms that begin with the part; None where there are too many."""
-    known = part[:MAX_TOKEN_LETTERS]
+def _terms_beginning(conn: sqlite3.Connection, part: str) -> list[str] | None:
+    """Find the terms that begin with the part; None if there are too many."""
+    start = part[:MAX_TOKEN_LETTERS]
     rows = conn.execute(
-        "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?", (known, known + _NEXT, ANY_OF + 1)
+        "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?", (start, start + _NEXT, ANY_OF + 1)
     ).fetchall()
     return None if len(rows) > ANY_OF else [row[0] for row in rows]
 
 
-def _looked_up(conn: sqlite3.Connection, wanted: list[str], condition: str, part: str, most: int) -> list[str] | None:
-    expression = " AND ".join(phrase((one,)) for one in dict.fromkeys(wanted))
+def _find_terms(conn: sqlite3.Connection, grams: list[str], condition: str, part: str, limit: int) -> list[str] | None:
+    expression = " AND ".join(phrase((gram,)) for gram in dict.fromkeys(grams))
     rows = conn.execute(
         f"SELECT term FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ?2 AND {condition} LIMIT ?3",
-        (part, expression, most + 1),
+        (part, expression, limit + 1),
     ).fetchall()
-    return None if len(rows) > most else [row[0] for row in rows]
+    return None if len(rows) > limit else [row[0] for row in rows]

@@ -1,4 +1,4 @@
-"""Filling the index: entries as tokens, a batch in one transaction of the index file."""
+"""Fills the index: entries become tokens, and a batch is one transaction of the index file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bubbot.tape.index import SYSTEM_TAPE_PREFIX
 from bubbot.tape.query import fold_text
 
 BATCH = 400
-"""Entries indexed at a time: some 30 ms."""
+"""Entries indexed at a time; a batch takes about 30 ms."""
 UNTIDY = 20_000
-"""Entries after which the parts that FTS5 has written are worth merging: a query looks into each of them."""
-_PAGES = 500  # merged at a time
+"""Entries after which it pays to merge the parts that FTS5 has written: a query looks into each of them."""
+_MERGE_PAGES = 500  # merged at a time
 KNOWN = 50_000
-"""Terms whose number is kept in memory."""
-_ROWS = (
+"""How many terms are cached with their number."""
+_SELECT_ROWS = (
     "SELECT seq, entries.tape, name_of.name, kind, payload, meta, chain FROM entries "
     "JOIN tapes AS name_of ON name_of.tape = entries.tape WHERE seq > ? ORDER BY seq LIMIT ?"
 )
@@ -31,42 +31,47 @@ _ROWS = (
 
 @dataclass
 class IndexWriter:
-    """Fills an index from a database; both connections belong to the thread that calls it."""
+    """Fills an index from a database; both connections belong to the calling thread.
+
+    Attributes:
+        index: the index file.
+        database: the tapes.
+    """
 
     index: sqlite3.Connection
     database: sqlite3.Connection
-    _known: dict[str, int] = field(default_factory=dict)
-    _untidy: int = 0
+    _term_numbers: dict[str, int] = field(default_factory=dict)
+    _unmerged: int = 0
     _merging: list[str] = field(default_factory=list)
 
     def step(self, most: int = BATCH) -> int | None:
-        """Indexes the next entries and says how many; None where the index does not belong to the database."""
-        found = covered(self.index)
-        if found is None:
+        """Index the next entries and return how many; None if the index does not belong to the database."""
+        coverage = covered(self.index)
+        if coverage is None:
             return None
         self.database.execute("BEGIN")
         try:
-            if not belongs(found, self.database):
+            if not belongs(coverage, self.database):
                 return None
-            with closing(self.database.execute(_ROWS, (found.position, most))) as cursor:
+            with closing(self.database.execute(_SELECT_ROWS, (coverage.position, most))) as cursor:
                 rows = cursor.fetchall()
         finally:
             self.database.execute("COMMIT")
         if rows:
-            self._write(found, rows)
-            self._untidy += len(rows)
+            self._write(coverage, rows)
+            self._unmerged += len(rows)
         return len(rows)
 
     def tidy(self) -> bool:
-        """Merges some of the parts that FTS5 has written; says whether there is more to do."""
+        """Merge some of the parts that FTS5 has written; return true if there is more to do."""
         if not self._merging:
-            if self._untidy < UNTIDY:
+            if self._unmerged < UNTIDY:
                 return False
-            self._untidy, self._merging = 0, ["words", "gram"]
+            self._unmerged, self._merging = 0, ["words", "gram"]
             for table in self._merging:
-                self._merge(table, -_PAGES)  # a number below zero begins to make one part of all
+                self._merge(table, -_MERGE_PAGES)  # a negative number starts merging all parts into one
             return True
-        if self._merge(self._merging[0], _PAGES) < 2:  # as FTS5 says that it has nothing left to do
+        if self._merge(self._merging[0], _MERGE_PAGES) < 2:  # how FTS5 reports that nothing is left to do
             self._merging.pop(0)
         return bool(self._merging)
 
@@ -75,11 +80,11 @@ class IndexWriter:
         self.index.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
         return self.index.total_changes - before
 
-    def _write(self, found: IndexCoverage, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _write(self, coverage: IndexCoverage, rows: Sequence[tuple[Any, ...]]) -> None:
         bodies: list[tuple[int, str]] = []
         terms: Counter[str] = Counter()
-        shares: Counter[str] = Counter()
-        texts = found.texts
+        mark_counts: Counter[str] = Counter()
+        texts = coverage.texts
         for seq, tape, name, kind, payload, meta, _ in rows:
             if payload is None or name.startswith(SYSTEM_TAPE_PREFIX):
                 continue
@@ -88,56 +93,56 @@ class IndexWriter:
             marks = (tape_token(tape), kind_token(kind))
             bodies.append((seq, " ".join((*tokens, *marks))))
             terms.update(words)
-            shares.update(marks)
+            mark_counts.update(marks)
             texts += len(text.encode("utf-8", "surrogatepass"))
         self.index.execute("BEGIN IMMEDIATE")
         try:
             self.index.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", bodies)
-            self._count(terms)
+            self._add_terms(terms)
             self.index.executemany(
                 "INSERT INTO share VALUES (?, ?) ON CONFLICT (token) DO UPDATE SET entries = entries + excluded.entries",
-                shares.items(),
+                mark_counts.items(),
             )
             self.index.execute("UPDATE state SET position = ?, chain = ?, texts = ?", (rows[-1][0], rows[-1][6], texts))
             self.index.execute("COMMIT")
         except BaseException:
-            self._known.clear()
+            self._term_numbers.clear()
             if self.index.in_transaction:
                 self.index.execute("ROLLBACK")
             raise
 
-    def _count(self, terms: Counter[str]) -> None:
-        """Adds to the vocabulary; a new term with its deletions and trigrams."""
-        known = self._known
-        fresh: list[tuple[int, str]] = []
+    def _add_terms(self, terms: Counter[str]) -> None:
+        """Add to the vocabulary; a new term gets its deletions and trigrams."""
+        numbers = self._term_numbers
+        new_terms: list[tuple[int, str]] = []
         for term in terms:
-            if term in known:
+            if term in numbers:
                 continue
             row = self.index.execute("SELECT id FROM term WHERE term = ?", (term,)).fetchone()
             if row is None:
                 row = self.index.execute("INSERT INTO term (term, df) VALUES (?, 0) RETURNING id", (term,)).fetchone()
-                fresh.append((row[0], term))
-            known[term] = row[0]
-        self.index.executemany("UPDATE term SET df = df + ? WHERE id = ?", [(n, known[t]) for t, n in terms.items()])
+                new_terms.append((row[0], term))
+            numbers[term] = row[0]
+        self.index.executemany("UPDATE term SET df = df + ? WHERE id = ?", [(n, numbers[t]) for t, n in terms.items()])
         self.index.executemany(
             "INSERT INTO gram (rowid, body) VALUES (?, ?)",
-            [(number, " ".join(made)) for number, term in fresh if (made := grams(term))],
+            [(number, " ".join(term_grams)) for number, term in new_terms if (term_grams := grams(term))],
         )
         self.index.executemany(
             "INSERT INTO tdel VALUES (?, ?)",
-            sorted((one, number) for number, term in fresh for one in deletions(term)),
+            sorted((deletion, number) for number, term in new_terms for deletion in deletions(term)),
         )
-        if len(known) > KNOWN:
-            known.clear()
+        if len(numbers) > KNOWN:
+            numbers.clear()
 
 
 def text_of(payload: str, meta: str) -> str:
-    """What a stored entry says, a line each, as `TapeEntry.said` has it."""
+    """Return the text of a stored entry, a line for each string, as `TapeEntry.said` does."""
     try:
-        named = sender_name(json.loads(meta)) if '"sender"' in meta else []
-        return "\n".join([*_strings(json.loads(payload)), *named])
+        sender = sender_name(json.loads(meta)) if '"sender"' in meta else []
+        return "\n".join([*_strings(json.loads(payload)), *sender])
     except (ValueError, RecursionError, TypeError, AttributeError):
-        return ""  # whoever reads the damaged entry is told
+        return ""  # reading the damaged entry reports it
 
 
 def _strings(value: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The search index in use: asked by the thread that scans."""
+"""Queries of the search index, from the thread that scans."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from bubbot.tape.index import IndexState
 
 log = logging.getLogger(__name__)
 
-_EACH, _PROPOSED = 12, 300
-"""Entries proposed of each spelling at least, and of all together about."""
-_MOST = 0.5
-"""A token that more than this part of the entries has is not asked for: looking at the entries is cheaper."""
+_MIN_PROPOSALS_PER_SPELLING, _PROPOSALS = 12, 300
+"""The fewest entries proposed for each spelling, and about how many for all together."""
+_MAX_TOKEN_SHARE = 0.5
+"""A token with a greater share of the entries is not queried: reading the entries is cheaper."""
 
 
 class IndexUnreadable(Exception):
-    """The index file cannot be read; the answer is found by reading everything."""
+    """The index file cannot be read; a scan has to answer."""
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """A damaged index file is no damaged database."""
+def _translate_errors() -> Iterator[None]:
+    """Translate errors of the index file: a damaged index is not a damaged database."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -41,7 +41,12 @@ def _translated() -> Iterator[None]:
 
 @dataclass
 class SqliteIndex:
-    """See `TapeIndex`. Good for one read transaction of the database it was opened beside."""
+    """An open search index, valid for one read transaction of its database; see `TapeIndex`.
+
+    Attributes:
+        conn: the index file.
+        found: the entries that it covers.
+    """
 
     conn: sqlite3.Connection
     found: IndexCoverage
@@ -53,46 +58,52 @@ class SqliteIndex:
 
     def holding(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
         """See `TapeIndex.holding`."""
-        with _translated():
-            asked = exact.plan(self.conn, text, self.found.position)
-            within = self._on(tape, kinds, asked)
-        return self._matching(within, newest=newest) if within else None
+        with _translate_errors():
+            text_expression = exact.plan(self.conn, text, self.found.position)
+            expression = self._restrict(tape, kinds, text_expression)
+        return self._matching(expression, newest=newest) if expression else None
 
     def alike(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        """See `TapeIndex.alike`. Of several words that may be meant by one, each has its newest entries."""
-        with _translated():
-            asked = near.plan(self.conn, text)
-            within = [self._on(tape, kinds, one) for one in asked]
+        """See `TapeIndex.alike`. If a word may mean several terms, each proposes its newest entries."""
+        with _translate_errors():
+            expressions = [self._restrict(tape, kinds, expression) for expression in near.plan(self.conn, text)]
         seen: set[int] = set()
-        for one in within:
-            for position in islice(self._matching(one, newest=True), max(_EACH, _PROPOSED // len(within))):
+        for expression in expressions:
+            for position in islice(
+                self._matching(expression, newest=True),
+                max(_MIN_PROPOSALS_PER_SPELLING, _PROPOSALS // len(expressions)),
+            ):
                 if position not in seen:
                     seen.add(position)
                     yield position
 
-    def _on(self, tape: int, kinds: Sequence[str], asked: str | None) -> str:
-        """The expression, for a tape and kinds alone where most entries are others'; empty where nothing bounds it."""
+    def _restrict(self, tape: int, kinds: Sequence[str], text_expression: str | None) -> str:
+        """Restrict an expression to a tape and kinds, if most entries have others.
+
+        Return an empty text if nothing restricts the search.
+        """
         marks = ([tape_token(tape)], [kind_token(kind) for kind in kinds])
-        rare = [tokens for tokens in marks if tokens and self._share(tokens) <= _MOST]
-        within = [" OR ".join(phrase((one,)) for one in tokens) for tokens in rare]
-        return " AND ".join(f"({part})" for part in (*within, asked) if part)
+        rare = [tokens for tokens in marks if tokens and self._share(tokens) <= _MAX_TOKEN_SHARE]
+        conditions = [" OR ".join(phrase((token,)) for token in tokens) for tokens in rare]
+        return " AND ".join(f"({part})" for part in (*conditions, text_expression) if part)
 
     def _share(self, tokens: list[str]) -> float:
         marks = ", ".join("?" * len(tokens))
-        some = self.conn.execute(f"SELECT sum(entries) FROM share WHERE token IN ({marks})", tokens).fetchone()[0] or 0
-        return float(some / max(1, self.found.position))
+        count = self.conn.execute(f"SELECT sum(entries) FROM share WHERE token IN ({marks})", tokens).fetchone()[0] or 0
+        return float(count / max(1, self.found.position))
 
-    def _matching(self, asked: str, *, newest: bool) -> Iterator[int]:
+    def _matching(self, expression: str, *, newest: bool) -> Iterator[int]:
         order = "DESC" if newest else "ASC"
         sql = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid {order}"
-        with _translated(), closing(self.conn.execute(sql, (asked,))) as rows:
+        with _translate_errors(), closing(self.conn.execute(sql, (expression,))) as rows:
             yield from (row[0] for row in rows)
 
 
 class IndexReader:
-    """Opens the index file where it is there and belongs to the database. All calls come from one thread.
+    """Opens the index file if it exists and belongs to the database. All calls come from one thread.
 
-    `broken`: the file was found damaged; it is not opened again until another one stands in its place.
+    Attributes:
+        broken: the file was found damaged; it is not opened again until another one replaces it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,9 +114,9 @@ class IndexReader:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[sqlite3.Connection], SqliteIndex | None]]:
-        """A read transaction on the index, begun before that of the database, which then is as new.
+        """Open a read transaction on the index, before that of the database, which then is at least as new.
 
-        What is yielded gives the index within both; None where it does not belong to the database.
+        Yield a function that returns the index within both; None if it does not belong to the database.
         """
         self._begin()
         try:
@@ -120,7 +131,7 @@ class IndexReader:
                 self._conn.execute("COMMIT")
 
     def connections(self) -> list[sqlite3.Connection]:
-        """The open one, where there is one."""
+        """List the open connection, if there is one."""
         return [] if self._conn is None else [self._conn]
 
     def _begin(self) -> None:
@@ -138,17 +149,17 @@ class IndexReader:
                 self._conn = open_for_asking(self._path)
             self._conn.execute("BEGIN")
             self._conn.execute("SELECT count(*) FROM state").fetchone()
-        except sqlite3.Error:  # everything is read, then
+        except sqlite3.Error:  # a scan answers, then
             self.close()
 
     def _index(self, database: sqlite3.Connection) -> SqliteIndex | None:
         if self._conn is None:
             return None
-        found = covered(self._conn)
-        return SqliteIndex(self._conn, found) if found and belongs(found, database) else None
+        coverage = covered(self._conn)
+        return SqliteIndex(self._conn, coverage) if coverage and belongs(coverage, database) else None
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         if self._conn is not None:
             with suppress(sqlite3.Error):
                 self._conn.close()
@@ -156,7 +167,10 @@ class IndexReader:
 
 
 def look_over_index(database: Path) -> IndexState | None:
-    """As `state`, of the database at this path, from outside. Raises `StoreError` where that cannot be read."""
+    """Report the state of the index of this database, from outside the store.
+
+    Raises `StoreError` if the database cannot be read.
+    """
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as conn:
             return state(index_path(database), conn)
@@ -165,15 +179,15 @@ def look_over_index(database: Path) -> IndexState | None:
 
 
 def state(path: Path, database: sqlite3.Connection) -> IndexState | None:
-    """How far the index at `path` goes; None where there is none, or none of ours."""
+    """Report how far the index at `path` goes; None if there is none, or the file is not ours."""
     reader = IndexReader(path)
     try:
         with reader.opened() as index_of:
-            found = covered(reader.connections()[0]) if reader.connections() else None
-            if found is None:
+            coverage = covered(reader.connections()[0]) if reader.connections() else None
+            if coverage is None:
                 return None
             newest = database.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
             fresh = index_of(database) is not None
-            return IndexState(found.position, newest - found.position, size_of(path), found.texts, fresh)
+            return IndexState(coverage.position, newest - coverage.position, size_of(path), coverage.texts, fresh)
     finally:
         reader.close()

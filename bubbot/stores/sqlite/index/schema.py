@@ -1,4 +1,4 @@
-"""The index file: what is in it, whether it belongs to the database, and how it is thrown away."""
+"""The index file: its schema, its match with the database, and its deletion."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 INDEX_APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
 INDEX_VERSION = 3
-"""A file of another version is made anew; there are no migrations."""
+"""A file of another version is deleted and filled again; there are no migrations."""
 GENERATION = "index_generation"
-"""The row of the table `deployment` that every erasure counts up: an older index holds words that were erased."""
+"""The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
 NAME = "search.db"
 BUSY_SECONDS = 10.0
 
@@ -33,7 +33,14 @@ COMMIT;
 
 @dataclass(frozen=True, slots=True)
 class IndexCoverage:
-    """The last global position that is indexed, with what the database says of it; `texts`: bytes of text indexed."""
+    """How far an index goes.
+
+    Attributes:
+        position: the last global position that is indexed.
+        chain: the chain value of the entry there.
+        generation: how often something was erased before.
+        texts: bytes of text indexed.
+    """
 
     position: int
     chain: bytes
@@ -42,18 +49,18 @@ class IndexCoverage:
 
 
 def index_path(database: Path) -> Path:
-    """Where the index of a database lies."""
+    """Return the path of the index of a database."""
     return database.with_name(NAME)
 
 
 def open_for_filling(path: Path, generation: str) -> sqlite3.Connection:
-    """Opens the index for writing; makes an empty one, for its owner alone, where there is none."""
+    """Open the index for writing; create an empty one, for its owner alone, if there is none."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         conn.execute("PRAGMA journal_mode = WAL")
-        # Not OFF: a power cut could leave a file that misses words and looks whole. It costs nearly nothing here.
+        # Not OFF: a power cut could leave a file that lacks words and looks complete. It costs nearly nothing here.
         conn.execute("PRAGMA synchronous = NORMAL")
         conn.execute("PRAGMA cache_size = -16000")
         conn.execute("PRAGMA temp_store = MEMORY")
@@ -67,7 +74,7 @@ def open_for_filling(path: Path, generation: str) -> sqlite3.Connection:
 
 
 def open_for_asking(path: Path) -> sqlite3.Connection:
-    """Opens an index that is there, for reading beside whoever fills it."""
+    """Open an existing index for reading, also while another thread fills it."""
     conn = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1.0, isolation_level=None)
     try:
         conn.execute("PRAGMA query_only = ON")
@@ -79,7 +86,7 @@ def open_for_asking(path: Path) -> sqlite3.Connection:
 
 
 def covered(conn: sqlite3.Connection) -> IndexCoverage | None:
-    """How far the index goes; None for a file that is none of ours, or of another version."""
+    """Read how far the index goes; None for a file that is not ours, or has another version."""
     try:
         marks = (conn.execute("PRAGMA application_id").fetchone()[0], conn.execute("PRAGMA user_version").fetchone()[0])
         if marks != (INDEX_APPLICATION_ID, INDEX_VERSION):
@@ -91,9 +98,9 @@ def covered(conn: sqlite3.Connection) -> IndexCoverage | None:
 
 
 def belongs(found: IndexCoverage, database: sqlite3.Connection) -> bool:
-    """Whether the index was filled from this database, and nothing was erased since.
+    """Return true if the index was filled from this database, and nothing was erased since.
 
-    The chain value at its position says so: after a restore from a backup the same position has another, or none.
+    The chain value at its position proves it: after a restore from a backup the same position has another, or none.
     """
     if found.generation != generation(database):
         return False
@@ -102,13 +109,13 @@ def belongs(found: IndexCoverage, database: sqlite3.Connection) -> bool:
 
 
 def generation(database: sqlite3.Connection) -> str:
-    """How often something was erased."""
+    """Read how often something was erased."""
     row = database.execute("SELECT value FROM deployment WHERE key = ?", (GENERATION,)).fetchone()
     return str(row[0]) if row else "0"
 
 
 def next_generation(database: sqlite3.Connection) -> None:
-    """Within the erasing transaction: no index that is there by now is used again."""
+    """Advance the generation, within the erasing transaction, so that no existing index is used again."""
     database.execute(
         "INSERT INTO deployment (key, value) VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = value + 1",
         (GENERATION,),
@@ -116,17 +123,19 @@ def next_generation(database: sqlite3.Connection) -> None:
 
 
 def throw_away(path: Path) -> bool:
-    """Deletes the index and the files SQLite keeps beside it; says whether there was one. Nobody may have it open
-    for writing; SQLite is not asked, and no descriptor of the files is opened."""
-    there = path.exists()
+    """Delete the index and the other files SQLite keeps for it; return true if there was one.
+
+    No connection may have it open for writing. This does not go through SQLite and opens no descriptor of the files.
+    """
+    exists = path.exists()
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").unlink()
-    return there
+    return exists
 
 
 def size_of(path: Path) -> int:
-    """Bytes of the index on disk."""
+    """Return the bytes of the index on disk."""
     total = 0
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
