@@ -77,7 +77,7 @@ def line_hash(previous: str, data: dict[str, Any]) -> str:
 
 
 class JsonLineWriter:
-    """The lines of one file, written one after another; each carries the hash of its predecessors."""
+    """The lines of one file, written one after another and chained by their hashes."""
 
     def __init__(self) -> None:
         self._hash = NO_HASH
@@ -212,10 +212,8 @@ class _LineReader:
         if not isinstance(stored_hash, str):
             raise _UnreadableLine("its hash is missing: it was altered, or it comes from another file")
         expected = [line_hash(previous, data) for previous in possible_hashes]
-        self.previous = (
-            stored_hash,
-            *expected,
-        )  # if the hash itself was altered, the next line still follows from the content
+        # Both: if the hash itself was altered, the next line still follows from the content.
+        self.previous = (stored_hash, *expected)
         if not expected:
             self.unhashed += 1
         elif stored_hash not in expected:

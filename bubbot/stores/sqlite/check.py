@@ -36,7 +36,7 @@ class DatabaseState:
         newest: the date of the last entry; None without one.
         size: bytes of the file.
         slack: bytes of its pages that hold nothing.
-        complaints: those of SQLite's own check; with one, nothing below `version` was read.
+        complaints: those of SQLite's own check; if there are any, only `version` was read besides.
         triggers: the names of those that are missing or changed.
         audit: of the hash chains; None unless asked for.
     """
