@@ -132,7 +132,7 @@ class _IndexerWork:
             indexed, reason = None, f"it is damaged ({error})"
         if indexed is None:
             self.forget()
-            log.warning("the search index is made anew: %s", reason, extra={"action": "index.anew"})
+            log.warning("rebuilding search index: %s", reason, extra={"action": "index.anew"})
             indexed = self._open_files().step(limit)
         return indexed or 0
 
@@ -161,12 +161,12 @@ class _IndexerWork:
         index = open_for_filling(self._path, generation(self._reader))
         self._filler = IndexWriter(index, self._reader)
         if not exists:
-            log.info("the search index is being made", extra={"action": "index.new"})
+            log.info("creating search index", extra={"action": "index.new"})
         return self._filler
 
     def _has_room(self) -> bool:
         full = shutil.disk_usage(self._database.parent).free < MIN_FREE_BYTES
         if full and not self._full:
-            log.warning("the disk is nearly full: search is not indexed", extra={"action": "index.no_room"})
+            log.warning("disk nearly full, search indexing paused", extra={"action": "index.no_room"})
         self._full = full
         return not full

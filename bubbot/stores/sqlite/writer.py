@@ -263,7 +263,7 @@ class GroupCommitWriter:
         if full and self._room_retry is not None:
             if self._room.is_set():
                 log.error(
-                    "the disk of the database is full: nothing is accepted or sent until there is room; free some",
+                    "database disk full, nothing is accepted or sent until space is freed",
                     extra={"action": "store.full"},
                 )
             self._room.clear()
@@ -273,7 +273,7 @@ class GroupCommitWriter:
             self.hasten()
         elif not self._room.is_set():
             if self._room_retry is not None:
-                log.warning("there is room for the database again", extra={"action": "store.room"})
+                log.warning("database disk has room again", extra={"action": "store.room"})
             self._room.set()
             self.hasten()
 

@@ -124,7 +124,7 @@ class IndexReader:
         except IndexUnreadable as error:
             self.close()
             self.broken = True
-            log.warning("the search index is damaged: %s", error, extra={"action": "index.damaged"})
+            log.warning("search index damaged: %s", error, extra={"action": "index.damaged"})
             raise
         finally:
             if self._conn is not None and self._conn.in_transaction:
