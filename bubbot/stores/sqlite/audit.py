@@ -97,7 +97,7 @@ class _AuditRun:
 
     Attributes:
         conn: in a read transaction.
-        named: the database has a version that checks names of tapes and facts of erasures.
+        checks_names: the database has a version that checks names of tapes and facts of erasures.
         names: every tape of the database.
         covers: by tape, the ids that facts of erasures cover.
         removed: digests of blobs that facts say were removed.
@@ -105,7 +105,7 @@ class _AuditRun:
     """
 
     conn: sqlite3.Connection
-    named: bool
+    checks_names: bool
     names: list[TapeNameRow]
     covers: dict[int, list[_CoveredIds]] = field(init=False)
     removed: set[str] = field(init=False)
@@ -158,13 +158,13 @@ class _AuditRun:
             spans[cover.fact].append(cover)
         for row in rows:
             entry_id, fact = row[0], row[9]
-            if fact is not None and self.named and entry_id not in erased_before:
+            if fact is not None and self.checks_names and entry_id not in erased_before:
                 fact = fact if any(span.low <= entry_id <= span.high for span in spans[fact]) else None
             yield StoredLink(*(*row[:9], fact))
 
     def _erased_before(self, tape: TapeNameRow) -> set[int]:
         """Return the ids that were erased before facts listed what they cover."""
-        fact = name_fact(self.conn, tape.number) if self.named else None
+        fact = name_fact(self.conn, tape.number) if self.checks_names else None
         ids: set[int] = set()
         for low, high in _spans(fact[1].get("erased")) if fact else ():
             ids.update(range(low, high + 1))
@@ -172,7 +172,7 @@ class _AuditRun:
 
     def _chain_start(self, tape: TapeNameRow) -> tuple[bytes, str]:
         """Return the chain value before the first entry, and the problem with the name; empty if all is well."""
-        if not self.named:
+        if not self.checks_names:
             return GENESIS, ""
         first = self.conn.execute(
             "SELECT kind, date, key, digest, chain FROM entries INDEXED BY entries_id WHERE tape = ? AND id = 1",
@@ -206,7 +206,7 @@ class _AuditRun:
     def check_content(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
         """Check the copied columns, order, erasures and blobs of a tape."""
         yield from _check_columns(self.conn, tape)
-        if self.named:
+        if self.checks_names:
             yield from self._check_erasures(tape)
         yield from self._check_blobs(tape)
 
@@ -239,7 +239,7 @@ class _AuditRun:
         for digest, data in self.conn.execute("SELECT digest, data FROM blobs WHERE tape = ?", (tape.number,)):
             if not isinstance(data, bytes) or digest_of(data) != digest:
                 yield AuditFinding(tape.name, 0, "altered", f"the blob {digest} is not what was stored")
-        if self.named:
+        if self.checks_names:
             fact = name_fact(self.conn, tape.number)
             accounted = self.removed.union(_list(fact[1].get("missing_blobs")) if fact else ())
             for digest, entry_id in missing_blobs(self.conn, tape, self.imported.get(tape.first, 0)).items():
