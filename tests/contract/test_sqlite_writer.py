@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.stores.sqlite.writer import GROUP, ThreadedConnection
+from bubbot.stores.sqlite.writer import GROUP, DatabaseThread
 from bubbot.tape.store import ForkRecord
 from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import batch, note, notes, texts, whole
@@ -29,7 +30,7 @@ def store(sqlite_store: SqliteStore) -> SqliteStore:
     return sqlite_store
 
 
-def writer(store: SqliteStore) -> ThreadedConnection:
+def writer(store: SqliteStore) -> DatabaseThread:
     assert store._writing is not None
     return store._writing
 
@@ -42,7 +43,7 @@ def held(store: SqliteStore) -> Iterator[None]:
     def wait(_: sqlite3.Connection) -> None:
         go_on.wait(LIMIT)
 
-    writer(store).post(wait)
+    writer(store).post(partial(writer(store).run, wait))
     try:
         yield
     finally:
@@ -251,7 +252,7 @@ async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path)
 
 async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(store: SqliteStore) -> None:
     with held(store):
-        writer(store).post(lambda conn: conn.close())
+        writer(store).post(partial(writer(store).run, sqlite3.Connection.close))
         jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(3)]
         await asyncio.sleep(0)
     async with asyncio.timeout(LIMIT):

@@ -32,7 +32,14 @@ from bubbot.stores.sqlite.sizes import (
     still_loose,
 )
 from bubbot.stores.sqlite.text import SearchDeadline, looks_at_texts, search
-from bubbot.stores.sqlite.writer import CommitCounter, GroupCommitWriter, ThreadedConnection, connect, read_only_disk
+from bubbot.stores.sqlite.writer import (
+    CommitCounter,
+    DatabaseThread,
+    GroupCommitWriter,
+    JobConnection,
+    connect,
+    read_only_disk,
+)
 from bubbot.tape.blobs import digest_of
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
@@ -67,9 +74,9 @@ class SqliteStore:
 
     def __init__(
         self,
-        reader: ThreadedConnection,
-        writer: ThreadedConnection | None,
-        scanner: ThreadedConnection,
+        reader: DatabaseThread,
+        writer: DatabaseThread | None,
+        scanner: DatabaseThread,
         salt: write.Salt,
         path: Path,
         *,
@@ -265,7 +272,7 @@ class SqliteStore:
         async with AsyncExitStack() as stack:  # cancelling the caller here must not leave a thread running
             for conn in (self._writing, self._scanner, self._reader):
                 if conn is not None:
-                    stack.push_async_callback(conn.close)
+                    stack.push_async_callback(conn.aclose)
             stack.push_async_callback(self._scanner.run, self._close_index)
 
     @property
@@ -301,7 +308,7 @@ class SqliteStore:
             raise StoreUnavailable("the database is open for reading only")
         return self._writer
 
-    def _ensure_open(self, conn: ThreadedConnection) -> ThreadedConnection:
+    def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
         if not self._open:
             raise StoreUnavailable("the store is closed")
         return conn
@@ -330,7 +337,7 @@ async def open_readonly(path: Path) -> SqliteStore:
 
 
 async def _with_readers(
-    path: Path, writer: ThreadedConnection | None, salt: write.Salt, room_retry: float | None = None
+    path: Path, writer: DatabaseThread | None, salt: write.Salt, room_retry: float | None = None
 ) -> SqliteStore:
     connections = [writer] if writer else []
     try:
@@ -338,7 +345,7 @@ async def _with_readers(
         connections.append(await connect(partial(reading, path)))
     except BaseException:
         for conn in connections:
-            await conn.close()
+            await conn.aclose()
         raise
     return SqliteStore(connections[-2], writer, connections[-1], salt, path, room_retry=room_retry)
 
@@ -346,7 +353,7 @@ async def _with_readers(
 def _writing(path: Path, now: datetime, aside: Aside) -> sqlite3.Connection:
     with suppress(OSError):  # for its owner alone; SQLite gives its other files the same mode, and reports errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=JobConnection)
     return _prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 
@@ -371,7 +378,13 @@ def reading(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     # Never immutable: the database is in use. In WAL mode reading needs the -shm file next to it.
-    conn = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    conn = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=ro",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        factory=JobConnection,
+    )
     try:
         return _prepare(conn, _prepare_reading)
     except sqlite3.OperationalError as error:

@@ -7,12 +7,12 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any, Protocol, TypeVar
 
 import aiosqlite
@@ -22,6 +22,8 @@ from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+RUN_JOB = "-- run a function"
+"""Passed instead of a statement; compared by identity."""
 GROUP = 500
 """The most jobs in one transaction, so that the first of a long queue does not wait for the last."""
 ROOM_RETRY_SECONDS = 5.0
@@ -30,54 +32,91 @@ ALONG = 0.05
 """How long a deferred job waits for another one to share a commit with."""
 
 
-class ThreadedConnection(aiosqlite.Connection):
-    """A connection with its own thread, which runs whole functions.
+class JobConnection(sqlite3.Connection):
+    """A connection that runs functions: `execute(RUN_JOB, (function, results))` appends the result to the list.
 
-    One switch between threads costs far more than a statement (80 to 110 microseconds on an idle machine), so a
-    transaction is one function and not one awaited call per statement.
+    aiosqlite passes statements to the connection in its thread. One hop between threads costs far more than a statement
+    (80 to 110 microseconds on an idle machine), so a transaction is one function and not one awaited call per statement.
     """
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Execute a statement, or run a function."""
+        if sql is not RUN_JOB:
+            return super().execute(sql, parameters)
+        job, results = parameters
+        results.append(job(self))
+        return self.cursor()
+
+
+class DatabaseThread:
+    """A connection in its own thread that runs whole functions. Made by `connect`."""
+
+    def __init__(self, conn: aiosqlite.Connection, thread: Thread) -> None:
+        self._conn = conn
+        self._thread = thread
+        self._open = True
+        self._posted: set[asyncio.Task[None]] = set()
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function in the connection's thread and return its result."""
+        results: list[T] = []
         try:
-            result: T = await self._execute(job, self._connection)  # type: ignore[no-untyped-call]  # aiosqlite
+            await self._conn.execute(RUN_JOB, (job, results))
         except ValueError as error:
-            if self._connection is None or not self._running:
+            if not self._open:
                 raise StoreUnavailable("the store is closed") from error
             raise
         except sqlite3.Error as error:
             raise translated(error) from error
-        return result
+        return results[0]
 
-    def post(self, job: Callable[[sqlite3.Connection], None]) -> None:
-        """Queue a function for the connection's thread without waiting for it."""
-        connection = self._connection
-        if connection is None or not self._running:
+    def post(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start `work`, which uses this connection; `aclose` waits for it."""
+        if not self._open:
             raise StoreUnavailable("the store is closed")
-        self._tx.put_nowait((None, lambda: job(connection)))
+        task = asyncio.get_running_loop().create_task(work())
+        self._posted.add(task)
+        task.add_done_callback(self._posted.discard)
 
-    async def ended(self) -> None:
-        """Wait until the thread ends: it reports its end to the event loop, which must still be open then."""
-        await asyncio.to_thread(self._thread.join)
+    async def aclose(self) -> None:
+        """Close the connection after all posted work, and wait for the thread: it reports its end to the event loop."""
+        try:
+            while self._posted:  # posted work may post more
+                await asyncio.wait(set(self._posted))
+        finally:
+            self._open = False
+            await self._conn.close()
+            await asyncio.to_thread(self._thread.join)
 
 
-async def connect(connector: Callable[[], sqlite3.Connection]) -> ThreadedConnection:
-    """Open a connection with `connector` in its own thread."""
-    conn = _in_daemon_thread(lambda: ThreadedConnection(connector, iter_chunk_size=64))
+async def connect(connector: Callable[[], sqlite3.Connection]) -> DatabaseThread:
+    """Open a connection in its own thread.
+
+    Args:
+        connector: makes a `JobConnection`, in that thread.
+    """
+    threads: list[Thread] = []
+
+    def connect_here() -> sqlite3.Connection:
+        threads.append(current_thread())
+        return connector()
+
+    conn = _in_daemon_thread(lambda: aiosqlite.Connection(connect_here, iter_chunk_size=64))
     try:
         await conn
     except BaseException as error:
-        await conn.ended()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
         if isinstance(error, sqlite3.Error):
             raise translated(error) from error
         raise
-    return conn
+    return DatabaseThread(conn, threads[0])
 
 
 def _in_daemon_thread(make: Callable[[], T]) -> T:
-    """Run `make` in a daemon thread and return its result.
+    """Run `make` in a daemon thread.
 
-    Threads started there are daemons too, so a program that fails before it closes its store can still exit.
+    Threads made there are daemons too, so a program that failed before it closed its store can still exit.
     """
     results: list[T] = []
     thread = Thread(target=lambda: results.append(make()), daemon=True)
@@ -164,7 +203,7 @@ class GroupCommitWriter:
     Each job has its own savepoint. There is no timer: the group forms while the last commit runs.
     """
 
-    def __init__(self, conn: ThreadedConnection, after: CommitHook = no_care, room_retry: float | None = None) -> None:
+    def __init__(self, conn: DatabaseThread, after: CommitHook = no_care, room_retry: float | None = None) -> None:
         """Create a writer on a connection.
 
         Args:
@@ -192,10 +231,8 @@ class GroupCommitWriter:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.append(_WriteJob(job, done))
         if self._room.is_set() or self._room_retry is None:
-            self._conn.post(self._commit_queued)
-        result = await done
-        self.written.tell()
-        return result
+            self._conn.post(self._commit_group)
+        return await done
 
     async def submit_along(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job as `submit` does, but in the commit of the next submitted job if one comes soon."""
@@ -224,13 +261,24 @@ class GroupCommitWriter:
 
     def _retry(self) -> None:
         with suppress(StoreUnavailable):  # closed; closing has tried everything
-            self._conn.post(self._commit_queued)
+            self._conn.post(self._commit_group)
 
     def hasten(self) -> None:
         """Commit deferred jobs now instead of waiting for the next one."""
         if self._queue:
             with suppress(StoreUnavailable):  # closed; closing has written everything
-                self._conn.post(self._commit_queued)
+                self._conn.post(self._commit_group)
+
+    async def _commit_group(self) -> None:
+        try:
+            await self._conn.run(self._commit_queued)
+        except Exception as error:  # no caller may wait for ever
+            if not isinstance(error, StoreError):
+                log.exception("database writer failed", extra={"action": "store.failed"})
+            while self._queue:
+                job = self._queue.popleft()
+                if not job.done.done():
+                    job.done.set_exception(_translate(error))
 
     def _commit_queued(self, conn: sqlite3.Connection) -> None:
         """Commit queued jobs, in the connection's thread; a later call with an empty queue does nothing."""
@@ -246,7 +294,7 @@ class GroupCommitWriter:
         waits_for_room = self._room_retry is not None
         try:
             outcomes = _commit(conn, jobs, stop_when_full=waits_for_room)
-        except sqlite3.Error as error:  # even the rollback failed: no caller may wait for ever
+        except Exception as error:  # noqa: BLE001 - even the rollback failed: no caller may wait for ever
             outcomes = [_JobOutcome(job, error=_translate(error)) for job in jobs]
         finished = [outcome for outcome in outcomes if not (waits_for_room and isinstance(outcome.error, StoreFull))]
         decided = {id(outcome.job) for outcome in finished}
@@ -260,6 +308,9 @@ class GroupCommitWriter:
     def _deliver(self, outcomes: list[_JobOutcome], *, full: bool) -> None:
         """Hand out the results, in the event loop; if the disk is full, try again later."""
         _deliver(outcomes)
+        for outcome in outcomes:
+            if outcome.error is None:
+                self.written.tell()
         if full and self._room_retry is not None:
             if self._room.is_set():
                 log.error(
