@@ -132,7 +132,10 @@ class Backfill:
             chat = await request
         except DiscordApiError as error:
             log.debug(
-                "channel %s: a chat is not looked at: %s", self._channel, error.text, extra={"action": "discord.missed"}
+                "chat skipped by backfill: channel=%s error=%s",
+                self._channel,
+                error.text,
+                extra={"action": "discord.missed"},
             )
             return
         if chat is not None and chat.id not in self._checked:
@@ -148,7 +151,7 @@ class Backfill:
         if after < floor:
             log.log(
                 logging.INFO if chat in self._positions else logging.DEBUG,
-                "channel %s: chat %s was last heard long ago; older messages than %.0f h are not looked at",
+                "backfill limited by age, older messages skipped: channel=%s chat=%s max_age=%.0fh",
                 self._channel, chat, self._timing.oldest / 3600, extra={"action": "discord.too_old"},
             )  # fmt: skip
             after = floor
@@ -163,12 +166,12 @@ class Backfill:
                 break
         else:
             log.warning(
-                "channel %s: more than %d messages were missed in chat %s; those after %d are not answered",
-                self._channel, count, chat, after, extra={"action": "discord.too_many"},
+                "backfill limited by count, later messages skipped: channel=%s chat=%s messages=%d after=%d",
+                self._channel, chat, count, after, extra={"action": "discord.too_many"},
             )  # fmt: skip
         if count:
             log.info(
-                "channel %s: %d messages of chat %s were fetched", self._channel, count, chat,
+                "missed messages fetched: channel=%s chat=%s messages=%d", self._channel, chat, count,
                 extra={"action": "discord.fetched"},
             )  # fmt: skip
 
@@ -178,7 +181,7 @@ class Backfill:
             body = await self._api("GET", f"/channels/{chat}/messages", params={"after": after, "limit": size})
         except DiscordApiError as error:
             log.debug(
-                "channel %s: the messages of chat %s cannot be read: %s",
+                "chat history unreadable: channel=%s chat=%s error=%s",
                 self._channel,
                 chat,
                 error.text,

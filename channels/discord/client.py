@@ -277,7 +277,7 @@ class DiscordGateway(discord.Client):
         self._problem = reason
         level = logging.WARNING if failures == 2 else logging.INFO
         log.log(
-            level, "channel %s: %s; connecting again", self._settings.channel, reason,
+            level, "discord disconnected, reconnecting: channel=%s reason=%s", self._settings.channel, reason,
             extra={"action": "discord.disconnected"},
         )  # fmt: skip
 

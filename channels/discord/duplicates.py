@@ -66,8 +66,11 @@ class DuplicateMonitor:
         if self.note and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "channel %s: %s", self._channel, self.note, extra={"action": "discord.duplicate"}
-            )  # fmt: skip
+                "token used by another program: channel=%s warning=%s",
+                self._channel,
+                self.note,
+                extra={"action": "discord.duplicate"},
+            )
 
     @property
     def note(self) -> str:

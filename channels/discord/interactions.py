@@ -122,7 +122,7 @@ class OpenInteractions:
                 await self._callback(interaction, RESPOND_NOW, {"content": DONE_MARK, "flags": EPHEMERAL})
                 interaction.state = "dead"
             except (DiscordApiError, DiscordUnavailable) as error:
-                log.debug("a command was not confirmed: %s", error, extra={"action": "discord.confirm"})
+                log.debug("command not confirmed: %s", error, extra={"action": "discord.confirm"})
 
     async def answer(
         self, number: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
@@ -228,7 +228,7 @@ class OpenInteractions:
             try:
                 await self._api.call("DELETE", interaction.original)
             except (DiscordApiError, DiscordUnavailable) as error:
-                log.debug("a notice was not taken back: %s", error, extra={"action": "discord.notice"})
+                log.debug("thinking notice not removed: %s", error, extra={"action": "discord.notice"})
 
     async def _respond(
         self, interaction: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]
@@ -273,9 +273,9 @@ class OpenInteractions:
             elif _is_expired(error):
                 self._mark_dead(interaction, error)
             else:
-                log.debug("a notice was refused: %s", error, extra={"action": "discord.notice"})
+                log.debug("thinking notice refused: %s", error, extra={"action": "discord.notice"})
         except DiscordUnavailable as error:
-            log.debug("a notice was not shown: %s", error, extra={"action": "discord.notice"})
+            log.debug("thinking notice not shown: %s", error, extra={"action": "discord.notice"})
 
     async def _callback(self, interaction: _OpenInteraction, kind: int, payload: dict[str, Any] | None) -> Any:
         body: dict[str, Any] = {"type": kind} if payload is None else {"type": kind, "data": payload}
@@ -304,7 +304,7 @@ class OpenInteractions:
 
     def _mark_dead(self, interaction: _OpenInteraction, error: DiscordApiError) -> None:
         interaction.state = "dead"
-        log.debug("an interaction is over: %s", error, extra={"action": "discord.interaction"})
+        log.debug("interaction expired: %s", error, extra={"action": "discord.interaction"})
 
     def _forget(self, interaction: _OpenInteraction) -> None:
         self._open.pop(interaction.id, None)

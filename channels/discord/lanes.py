@@ -53,8 +53,8 @@ class ChatLanes(Generic[Item]):
         lane = self._lane(name)
         if len(lane.items) >= self._room:
             log.warning(
-                "channel %s: %d events wait in chat %s; they are dropped and its messages are fetched again",
-                self._channel, len(lane.items), name, extra={"action": "discord.lane_full"},
+                "chat queue full, events dropped and messages fetched again: channel=%s chat=%s events=%d",
+                self._channel, name, len(lane.items), extra={"action": "discord.lane_full"},
             )  # fmt: skip
             lane.items.clear()
             lane.gap = True

@@ -100,7 +100,7 @@ class DiscordReceiver:
             if event == "READY":
                 raise
             log.warning(
-                "channel %s: an event %s cannot be read", self._channel, event, exc_info=True,
+                "unreadable event: channel=%s event=%s", self._channel, event, exc_info=True,
                 extra={"action": "discord.unread"},
             )  # fmt: skip
             self._lanes.put("", DiscordEvent(event, raw, serial))
@@ -149,7 +149,10 @@ class DiscordReceiver:
             self._gap_search.cancel()
         self._gap_search = self.beside(self._backfill.elsewhere(self._lanes.gap))
         log.info(
-            "channel %s: connected as %s", self._channel, self._directory.me.name, extra={"action": "discord.ready"}
+            "discord connected: channel=%s username=%s",
+            self._channel,
+            self._directory.me.name,
+            extra={"action": "discord.ready"},
         )
 
     def _learn_chat(self, event: str, raw: Any) -> None:

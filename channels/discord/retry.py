@@ -104,9 +104,13 @@ class RetryingDiscordApi:
                 failures += 1
                 if failures == 1:
                     log.info(
-                        "channel %s: %s %s: %s; it is tried again", self._channel, verb, path, reason,
+                        "discord request failed, retrying: channel=%s request=%s %s error=%s",
+                        self._channel,
+                        verb,
+                        path,
+                        reason,
                         extra={"action": "discord.again"},
-                    )  # fmt: skip
+                    )
                 self.trouble[path] = reason
                 await asyncio.sleep(max(wait, self._timing.wait(failures)))
         finally:

@@ -147,7 +147,7 @@ class DiscordRun:
             await self._sync(application_id)
         except (DiscordApiError, DiscordUnavailable) as error:
             log.warning(
-                "channel %s: the slash commands could not be brought up to date: %s", self._options.name, error,
+                "slash commands not updated: channel=%s error=%s", self._options.name, error,
                 extra={"action": "discord.commands"},
             )  # fmt: skip
 
@@ -167,7 +167,7 @@ class DiscordRun:
             self._problem = reason
             log.log(
                 logging.WARNING if failures == 1 else logging.INFO,
-                "channel %s: Discord cannot be used: %s", self._options.name, reason,
+                "discord unavailable, retrying: channel=%s error=%s", self._options.name, reason,
                 extra={"action": "discord.offline"},
             )  # fmt: skip
             await asyncio.sleep(max(wait, self._timing.wait(failures)))
@@ -178,8 +178,8 @@ class DiscordRun:
             raise refused_content(self._options.name)
         if self._settings.slash and body.get("interactions_endpoint_url"):
             log.warning(
-                "channel %s: the application has an Interactions Endpoint URL, so that slash commands do not come here: "
-                "empty it at discord.com/developers, on the page General Information", self._options.name,
+                "slash commands go to the application's Interactions Endpoint URL; clear it at discord.com/developers, "
+                "page General Information: channel=%s", self._options.name,
                 extra={"action": "discord.elsewhere"},
             )  # fmt: skip
         return application_id

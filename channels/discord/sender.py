@@ -77,7 +77,7 @@ class DiscordSender:
                 return Receipt()
             if not (error.too_large and files):
                 raise delivery_failed(error) from None
-        log.warning("a file was too large for Discord: %s", files[0].name, extra={"action": "discord.too_large"})
+        log.warning("file too large for discord: %s", files[0].name, extra={"action": "discord.too_large"})
         notice = (
             f"📎 `{files[0].name.replace('`', '')}` ({size_of(len(files[0].content))}) is too large for Discord here."
         )

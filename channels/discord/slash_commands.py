@@ -68,7 +68,7 @@ async def sync_commands(api: DiscordApi, application: str, infos: Sequence[Comma
         if _comparable(await api.call("GET", path)) != _comparable(expected):
             await api.call("PUT", path, json=expected)
     except (DiscordApiError, DiscordUnavailable) as error:
-        log.warning("the slash commands were not set: %s", error, extra={"action": "discord.commands"})
+        log.warning("slash commands not updated: %s", error, extra={"action": "discord.commands"})
 
 
 def _comparable(body: Any) -> list[Any]:
@@ -102,7 +102,7 @@ def read_interaction(channel: str, me: str, raw: Any) -> Inbound | None:
         return _read(channel, me, raw)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         log.warning(
-            "channel %s: the use of a command cannot be read (%s)", channel, type(error).__name__,
+            "unreadable slash command: channel=%s error=%s", channel, type(error).__name__,
             extra={"action": "discord.interaction"},
         )  # fmt: skip
         return None
