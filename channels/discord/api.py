@@ -1,6 +1,6 @@
-"""Discord's REST API over discord.py: its rate limits, plain JSON, an end to every wait, and no token in any log or error.
+"""Discord's REST API over discord.py: rate limits, plain JSON, a timeout for every wait, no token in logs or errors.
 
-The library's own exceptions are not used beyond this file: they hold the request they are about.
+The library's own exceptions stay in this file: they hold the request that failed, with the token.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from discord.http import HTTPClient, Ratelimit, Route
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, problem
 from channels.discord.settings import DiscordSettings
 
-_TALKATIVE = ("discord.http", "discord.client", "discord.gateway", "discord.state", "discord.webhook.async_")
-"""Loggers of the library; below the level of a warning their lines have what people wrote in them."""
-_WEB_TOKEN = re.compile(r"(/(?:webhooks|interactions)/[^/\s]+/)[^/\s?]+")
+_LIBRARY_LOGGERS = ("discord.http", "discord.client", "discord.gateway", "discord.state", "discord.webhook.async_")
+"""Loggers of the library; below the level of a warning their lines contain what people wrote."""
+_URL_TOKEN = re.compile(r"(/(?:webhooks|interactions)/[^/\s]+/)[^/\s?]+")
 _MAJOR = {"channels": "channel_id", "guilds": "guild_id", "webhooks": "webhook_id", "interactions": "webhook_id"}
-"""First words of a path, and what their second one is to the limits of the library."""
+"""The first segment of a path, and the route parameter that the library's rate limits read from the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscordApiTiming:
-    """Seconds, and where time and chance come from. Tests make them short."""
+    """Timeouts in seconds, the clock and the random source. Tests shorten them."""
 
     call: float = 30.0
     introduction: float = 4.0
-    """Who asks for it waits at a terminal."""
+    """Short, because somebody waits at a terminal."""
     upload: float = 110.0
     download: float = 180.0
     longest_wait: float = 5.0
-    """What the limits may hold a call; what would have to wait longer fails and says how long."""
+    """How long rate limits may delay a call. A call that would wait longer fails and names the wait."""
     refused: float = 60.0
-    """How long nothing is asked after the token was refused: too much of that bars the whole address."""
+    """Pause after Discord refused the token: too many such requests ban the whole IP address."""
     closing: float = 5.0
     answer_first: float = 1.5
-    """How long an interaction waits for its answer before it is shown that one is worked on; Discord gives it 3."""
+    """How long an interaction waits for its answer before it is deferred; Discord allows 3."""
     callback: float = 2.5
     interaction: float = 14.5 * 60
-    """How long the token of an interaction is used; Discord says 15 minutes."""
+    """How long an interaction's token is used; Discord says 15 minutes."""
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 
 
 @dataclass(frozen=True, slots=True)
 class FileUpload:
-    """A file of a request."""
+    """A file to send with a request."""
 
     name: str
     content: bytes
@@ -63,7 +63,10 @@ class FileUpload:
 
 
 class DiscordApi:
-    """Calls of one bot, with connections of its own. May be made anywhere; opens itself where it is first used."""
+    """The REST client of one bot, with its own connections.
+
+    You may create it outside an event loop; it opens its sessions at the first call.
+    """
 
     def __init__(self, settings: DiscordSettings, timing: DiscordApiTiming) -> None:
         self._settings = settings
@@ -73,17 +76,17 @@ class DiscordApi:
         self._files: aiohttp.ClientSession | None = None
         self._closed = False
         self._barred: tuple[float, DiscordApiError] | None = None
-        self._hush = _DiscordRedactingFilter(settings.token)
-        for name in _TALKATIVE:
-            logging.getLogger(name).addFilter(self._hush)
+        self._redaction = _DiscordRedactingFilter(settings.token)
+        for name in _LIBRARY_LOGGERS:
+            logging.getLogger(name).addFilter(self._redaction)
 
     def fresh_key(self) -> str:
-        """For a message whose part has no key: the library repeats requests whose outcome nobody heard."""
+        """Return a random nonce for a part without a key: the library repeats requests whose outcome is unknown."""
         return f"{int(self._timing.chance() * 10**18):019d}"
 
     async def http(self) -> HTTPClient:
-        """The library's client, with its session open. Its exceptions are for the caller to translate."""
-        return (await self._opened())[0]
+        """Return the library's client with an open session. The caller translates its exceptions."""
+        return (await self._open())[0]
 
     async def call(
         self,
@@ -95,16 +98,26 @@ class DiscordApi:
         files: Sequence[FileUpload] = (),
         within: float | None = None,
     ) -> Any:
-        """The answer to a request as JSON, None where it is empty. Raises `DiscordApiError` or `DiscordUnavailable`.
+        """Send a request and return the response as JSON, None if it is empty.
 
-        `path` begins with `/` and has its ids in it. With `files` the JSON goes along as `payload_json`.
+        Args:
+            verb: the HTTP method.
+            path: begins with `/` and contains its ids.
+            json: the body; with `files` it is sent as `payload_json`.
+            params: the query string.
+            files: uploads of a multipart request.
+            within: timeout in seconds; None takes the one of `DiscordApiTiming`.
+
+        Raises:
+            DiscordApiError: Discord refused the request.
+            DiscordUnavailable: no readable response came in time.
         """
         self._check_bar()
         wait = within or (self._timing.upload if files else self._timing.call)
         try:
             async with asyncio.timeout(wait):
-                http, _ = await self._opened()
-                return await http.ask(verb, path, json, params, files)
+                http, _ = await self._open()
+                return await http.request_json(verb, path, json, params, files)
         except TimeoutError:
             raise DiscordUnavailable(f"a request neither came back nor failed within {wait:g} s") from None
         except DiscordApiError as error:
@@ -113,22 +126,22 @@ class DiscordApi:
 
     @property
     def date(self) -> str:
-        """The header `Date` of the newest answer to a call; empty before."""
+        """The `Date` header of the latest response; empty before the first."""
         return self._http.date if self._http else ""
 
     async def download(self, url: str, limit: int) -> bytes | None:
-        """A file by its address, asked without the token; None where it is larger than `limit` bytes."""
+        """Download a file without sending the token; return None if it is larger than `limit` bytes."""
         try:
             async with asyncio.timeout(self._timing.download):
-                _, files = await self._opened()
-                return await _download(files, url, self._settings.proxy, limit)
+                _, session = await self._open()
+                return await _download(session, url, self._settings.proxy, limit)
         except TimeoutError:
             raise DiscordUnavailable(f"it was not there within {self._timing.download:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise DiscordUnavailable(f"the connection failed ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         self._closed = True
         try:
             async with asyncio.timeout(self._timing.closing), self._opening:
@@ -137,17 +150,17 @@ class DiscordApi:
                 if self._http is not None:
                     await self._http.close()
         except (TimeoutError, aiohttp.ClientError, OSError):
-            return  # they are given up either way
+            return  # the connections are abandoned either way
         finally:
-            for name in _TALKATIVE:
-                logging.getLogger(name).removeFilter(self._hush)
+            for name in _LIBRARY_LOGGERS:
+                logging.getLogger(name).removeFilter(self._redaction)
 
-    async def _opened(self) -> tuple[_DiscordHttp, aiohttp.ClientSession]:
+    async def _open(self) -> tuple[_DiscordHttp, aiohttp.ClientSession]:
         async with self._opening:
             if self._closed:
                 raise DiscordUnavailable("the channel is closed")
             if self._http is None or self._files is None:
-                # Both are of the running loop: this is the first place where there is one for sure.
+                # Both belong to the running loop, and only here is one certain to run.
                 connector = aiohttp.TCPConnector(limit=0)
                 self._files = aiohttp.ClientSession(
                     connector=connector, connector_owner=False, cookie_jar=aiohttp.DummyCookieJar()
@@ -157,15 +170,15 @@ class DiscordApi:
             return self._http, self._files
 
     def _check_bar(self) -> None:
-        """What every request would be told for some time is not asked again: that is what makes a ban."""
+        """Raise the last refusal while it applies to every request: repeating those leads to a ban."""
         if self._barred is None:
             return
         until, refusal = self._barred
-        left = until - self._timing.monotonic()
-        if left <= 0:
+        remaining = until - self._timing.monotonic()
+        if remaining <= 0:
             self._barred = None
             return
-        wait = left if refusal.status == 429 else None
+        wait = remaining if refusal.status == 429 else None
         raise DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
 
     def _bar(self, error: DiscordApiError, path: str) -> None:
@@ -176,31 +189,33 @@ class DiscordApi:
 
 
 class _AddressBanned(DiscordApiError):
-    """A 429 of what stands before Discord: it is about this address, not about one kind of request."""
+    """A 429 from the proxy in front of Discord: it concerns this IP address, not one route."""
 
 
 class _ServerRoute(Route):
-    """A route whose address is that of our server; its ids are blanked in the name that limits go by."""
+    """A route with the configured base URL; the name used for rate limits has placeholders for its ids."""
 
     def __init__(self, base: str, verb: str, path: str) -> None:
-        words = path.strip("/").split("/")
-        names = ["{}" if word.isdecimal() else word for word in words]
-        major = _MAJOR.get(words[0])
-        if major and len(words) > 1:
+        segments = path.strip("/").split("/")
+        names = ["{}" if segment.isdecimal() else segment for segment in segments]
+        major = _MAJOR.get(segments[0])
+        if major and len(segments) > 1:
             names[1] = f"{{{major}}}"
-        if major == "webhook_id" and len(words) > 2:
+        if major == "webhook_id" and len(segments) > 2:
             names[2] = "{webhook_token}"
         super().__init__(verb, "/" + "/".join(names))
         self.url = base + path
-        if major and len(words) > 1:
-            setattr(self, major, words[1])
-        if major == "webhook_id" and len(words) > 2:
-            self.webhook_token = words[2]
+        if major and len(segments) > 1:
+            setattr(self, major, segments[1])
+        if major == "webhook_id" and len(segments) > 2:
+            self.webhook_token = segments[2]
 
 
 class _OpenRatelimit(Ratelimit):
-    """A limit of the library that lets through what may be asked: it refuses every request in a window that is longer
-    than the longest wait, also where none has to wait."""
+    """The library's rate limit, except that requests within the quota pass.
+
+    The original refuses every request in a window longer than the longest wait, even if none has to wait.
+    """
 
     __slots__ = ()
 
@@ -216,22 +231,22 @@ class _OpenRatelimit(Ratelimit):
 
 
 class _DiscordHttp(HTTPClient):
-    """The library's client at an address of its own, without a login, and with waits that may be short."""
+    """The library's client with a configurable base URL, no login request, and short waits allowed."""
 
     def __init__(self, settings: DiscordSettings, connector: aiohttp.BaseConnector, longest_wait: float) -> None:
         trace = aiohttp.TraceConfig()
-        trace.on_request_end.append(self._noted)
+        trace.on_request_end.append(self._on_request_end)
         super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy, http_trace=trace)
         self.date = ""
-        self.max_ratelimit_timeout = longest_wait  # as an argument it would be 30 at least
+        self.max_ratelimit_timeout = longest_wait  # the constructor would raise it to at least 30
         self._base = settings.rest_url
         self._opening = False
 
-    async def _noted(self, _session: object, _context: object, ended: aiohttp.TraceRequestEndParams) -> None:
-        self.date = ended.response.headers.get("Date", "")
+    async def _on_request_end(self, _session: object, _context: object, end: aiohttp.TraceRequestEndParams) -> None:
+        self.date = end.response.headers.get("Date", "")
 
     async def open(self, token: str) -> None:
-        """Makes the session, which the library does when it logs in; nothing is asked yet."""
+        """Create the session, which the library does at login; no request is sent yet."""
         self._opening = True
         try:
             await self.static_login(token)
@@ -239,14 +254,14 @@ class _DiscordHttp(HTTPClient):
             self._opening = False
 
     def get_ratelimit(self, key: str) -> Ratelimit:
-        """As the library does it, with our kind of limit."""
+        """Return the limit of a bucket, as the library does, but an `_OpenRatelimit`."""
         if key not in self._buckets:
             self._buckets[key] = _OpenRatelimit(self.max_ratelimit_timeout)
             self._try_clear_expired_ratelimits()
         return self._buckets[key]
 
     async def request(self, route: Route, **kwargs: Any) -> Any:
-        """As the library does it, but at our address."""
+        """Send a request, as the library does, but to the configured base URL."""
         if self._opening:
             return {}
         if route.url.startswith(Route.BASE):
@@ -254,52 +269,52 @@ class _DiscordHttp(HTTPClient):
         try:
             return await super().request(route, **kwargs)
         except asyncio.CancelledError:
-            # The library sets it only at the end of a wait that is not given up; all others would wait for ever.
+            # The library sets it only after a wait that is not cancelled; all other requests would wait for ever.
             self._global_over.set()
             raise
 
-    async def ask(
+    async def request_json(
         self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[FileUpload]
     ) -> Any:
-        """One request. Raises `DiscordApiError` or `DiscordUnavailable`."""
-        more: dict[str, Any] = {} if params is None else {"params": dict(params)}
+        """Send one request and return the parsed response. Raise `DiscordApiError` or `DiscordUnavailable`."""
+        options: dict[str, Any] = {} if params is None else {"params": dict(params)}
         if uploads:
-            files = [File(io.BytesIO(one.content), _name(one.name)) for one in uploads]
-            more |= {"files": files, "form": _form(json, uploads, files)}
+            files = [File(io.BytesIO(upload.content), _safe_name(upload.name)) for upload in uploads]
+            options |= {"files": files, "form": _build_form(json, uploads, files)}
         elif json is not None:
-            more["json"] = json
+            options["json"] = json
         try:
-            return _result(await self.request(_ServerRoute(self._base, verb, path), **more))
+            return _parse_body(await self.request(_ServerRoute(self._base, verb, path), **options))
         except RateLimited as error:
             raise DiscordApiError(429, 0, "too many requests", error.retry_after) from None
         except HTTPException as error:
-            raise _problem(error, self.token or "") from None
+            raise _translate_error(error, self.token or "") from None
         except TimeoutError:
             raise
         except (DiscordException, aiohttp.ClientError, OSError) as error:
             raise DiscordUnavailable(f"the connection failed ({type(error).__name__})") from None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
-            # The library reads answers without looking: whatever stands there instead ends here.
+            # The library does not validate responses: an unexpected form fails here.
             raise DiscordUnavailable(f"its answer cannot be read ({type(error).__name__})") from None
 
 
-def _form(json: Any, uploads: Sequence[FileUpload], files: Sequence[File]) -> list[dict[str, Any]]:
-    """The parts of a request with files, as the library takes them."""
-    parts = [{"name": "payload_json", "value": json_module.dumps(json or {})}]
-    made = [
+def _build_form(json: Any, uploads: Sequence[FileUpload], files: Sequence[File]) -> list[dict[str, Any]]:
+    """Build the parts of a multipart request in the library's form."""
+    payload = {"name": "payload_json", "value": json_module.dumps(json or {})}
+    parts = [
         {"name": f"files[{number}]", "value": file.fp, "filename": file.filename, "content_type": upload.media_type}
         for number, (upload, file) in enumerate(zip(uploads, files, strict=True))
     ]
-    return [*parts, *made]
+    return [payload, *parts]
 
 
-def _name(name: str) -> str:
-    """A file's name that cannot break out of its header."""
+def _safe_name(name: str) -> str:
+    """Return a file name that cannot break out of its header."""
     return re.sub(r"[\x00-\x1f\x7f\"\\/]", "_", name)[:200] or "file"
 
 
-def _result(data: Any) -> Any:
-    """The answer as JSON: the library leaves it a text where the content type is not exactly the usual one."""
+def _parse_body(data: Any) -> Any:
+    """Return the response as JSON: the library leaves it a string if the content type is not exactly the usual one."""
     if not isinstance(data, str):
         return data
     if not data.strip():
@@ -310,19 +325,20 @@ def _result(data: Any) -> Any:
         raise DiscordUnavailable("its answer is a page and not JSON") from None
 
 
-def _problem(error: HTTPException, token: str) -> DiscordApiError | DiscordUnavailable:
+def _translate_error(error: HTTPException, token: str) -> DiscordApiError | DiscordUnavailable:
     headers = error.response.headers
     body: Any = error.text
     if headers.get("content-type") == "application/json":
         body = {"message": error.text, "code": error.code}
-    found = problem(error.status, body, token, headers.get("retry-after"))
-    if isinstance(found, DiscordApiError) and found.status == 429 and not ("via" in headers and isinstance(body, dict)):
-        return _AddressBanned(429, found.code, found.text, found.retry_after)
-    return found
+    result = problem(error.status, body, token, headers.get("retry-after"))
+    is_from_api = "via" in headers and isinstance(body, dict)
+    if isinstance(result, DiscordApiError) and result.status == 429 and not is_from_api:
+        return _AddressBanned(429, result.code, result.text, result.retry_after)
+    return result
 
 
 async def _download(session: aiohttp.ClientSession, url: str, proxy: str | None, limit: int) -> bytes | None:
-    found = bytearray()
+    content = bytearray()
     async with session.get(url, proxy=proxy, allow_redirects=False) as response:
         if response.status != 200:
             if response.status >= 500:
@@ -331,14 +347,14 @@ async def _download(session: aiohttp.ClientSession, url: str, proxy: str | None,
         if (response.content_length or 0) > limit:
             return None
         async for chunk in response.content.iter_chunked(65536):
-            found += chunk
-            if len(found) > limit:
+            content += chunk
+            if len(content) > limit:
                 return None
-    return bytes(found)
+    return bytes(content)
 
 
 class _DiscordRedactingFilter(logging.Filter):
-    """Takes tokens out of what the library logs, and what people wrote."""
+    """A log filter that removes tokens, and drops records with what people wrote."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -348,7 +364,7 @@ class _DiscordRedactingFilter(logging.Filter):
         if record.levelno < logging.INFO:
             return False
         text = record.getMessage()
-        clean = _WEB_TOKEN.sub(r"\1[secret]", text).replace(self._token, "[secret]")
+        clean = _URL_TOKEN.sub(r"\1[secret]", text).replace(self._token, "[secret]")
         if clean != text:
             record.msg, record.args = clean, ()
         return True

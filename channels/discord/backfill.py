@@ -1,7 +1,7 @@
-"""What was missed: Discord sends every event once, and keeps the messages. So they are asked for after an absence.
+"""Backfill of missed messages: Discord sends every event once but keeps messages, so bubbot fetches them afterwards.
 
-A position is the newest message of a chat that is durable. Before a chat takes what happens now, what came after its
-position is fetched, in order. What was fetched and comes again has the same id and is one thing.
+A position is the newest durable message of a chat. Before a chat handles new events, the messages after its position
+are fetched, in order. A fetched message that the gateway sends again has the same id and counts once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HISTORY_PAGE_MESSAGES = 100
 
 
 def snowflake(seconds: float) -> int:
-    """The id that something would have that came up then."""
+    """Return the smallest id of something created at that Unix time."""
     return max(0, int((seconds - DISCORD_EPOCH_SECONDS) * 1000) << 22)
 
 
 def seconds_of(time: str) -> float | None:
-    """Unix time of a time in ISO 8601; None where it is none."""
+    """Return an ISO 8601 time as Unix time; None if it is not a time."""
     try:
         return datetime.fromisoformat(time).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -37,7 +37,7 @@ def seconds_of(time: str) -> float | None:
 
 
 class Backfill:
-    """Knows positions, says which chats have a gap, and fills it."""
+    """The positions of all chats: finds the chats with a gap, and fills it."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Backfill:
         pace: DiscordReceiveTiming,
     ) -> None:
         self._channel = options.name
-        self._known = known
-        self._places = places
-        self._ask = ask
-        self._pace = pace
+        self._cursor = known
+        self._directory = places
+        self._api = ask
+        self._timing = pace
         self._now = options.now
         self._positions = {
             thread or chat: int(message)
@@ -62,133 +62,136 @@ class Backfill:
         self._base = snowflake(heard - pace.overlap) if heard is not None else None
         self._since = snowflake(seconds_of(known.since) or 0.0)
         self._began = 0
-        self._looked: set[str] = set()
+        self._checked: set[str] = set()
         self._joined: dict[str, int] = {}
 
     def begin(self) -> None:
-        """A session begins: whatever happened before it may have been missed."""
+        """Start a session: anything before it may have been missed."""
         self._began = snowflake(seconds_of(self._now()) or 0.0)
-        # A new bot does not answer what was said before it came.
+        # A new bot does not answer messages from before it joined.
         self._base = self._began if self._base is None else self._base
-        self._looked.clear()
+        self._checked.clear()
 
     def position(self, chat: str) -> int:
-        """The newest message of a channel or thread that is durable."""
+        """Return the newest durable message of a channel or thread."""
         return max(self._positions.get(chat, self._base or 0), self._since)
 
     def took(self, chat: str, message: str) -> None:
-        """A message is durable, or is nothing to keep."""
+        """Record that a message is durable, or needs no storing."""
         if message.isascii() and message.isdigit():
             self._positions[chat] = max(self._positions.get(chat, 0), int(message))
 
     def new(self, chat: str) -> None:
-        """A channel or thread was made: nothing was missed in it."""
-        self._looked.add(chat)
+        """Record a new channel or thread: nothing was missed in it."""
+        self._checked.add(chat)
 
     def gone(self, chat: str) -> None:
-        """A channel or thread was deleted."""
+        """Forget a deleted channel or thread."""
         self._positions.pop(chat, None)
 
     def is_first(self, chat: str) -> bool:
-        """Whether something happens in a chat of which nobody knows yet what was missed in it. True once a session."""
-        if chat in self._looked:
+        """Return true at the first event of a chat that may have missed messages. True at most once per session."""
+        if chat in self._checked:
             return False
-        self._looked.add(chat)
+        self._checked.add(chat)
         return self.position(chat) < self._began
 
     def in_guild(self, raw: Any) -> Iterator[str]:
-        """The channels and threads of a server, as it is told, in which something was missed."""
+        """Yield the channels and threads of a server (a GUILD_CREATE) that missed messages."""
         if not isinstance(raw, dict) or raw.get("unavailable"):
             return
         guild, joined = str(raw.get("id") or ""), raw.get("joined_at")
         since = seconds_of(joined) if isinstance(joined, str) else None
         if since is not None:
             self._joined[guild] = snowflake(since)
-        for place in places(guild, raw):
-            self._looked.add(place.id)
-            if self._has_gap(place):
-                yield place.id
+        for chat in places(guild, raw):
+            self._checked.add(chat.id)
+            if self._has_gap(chat):
+                yield chat.id
 
-    def _has_gap(self, place: DiscordChat) -> bool:
-        return place.kind not in SILENT and place.last > self._from(place.id, place.guild)
+    def _has_gap(self, chat: DiscordChat) -> bool:
+        return chat.kind not in SILENT and chat.last > self._start(chat.id, chat.guild)
 
-    def _from(self, chat: str, guild: str) -> int:
+    def _start(self, chat: str, guild: str) -> int:
         return max(self.position(chat), self._joined.get(guild, 0))
 
     async def elsewhere(self, found: Callable[[str], None]) -> None:
-        """Looks at what no server tells of: conversations with people, and threads that sleep."""
+        """Check chats that no GUILD_CREATE lists: direct messages and archived threads."""
         if self._base == self._began:
             return
-        for person in self._known.people[: self._pace.most_asked]:
-            await self._look(self._places.direct(person), found)
-        await asyncio.sleep(self._pace.guilds)  # what the servers tell by then need not be asked
-        chats = sorted((chat for chat in self._positions if chat not in self._looked), key=self.position, reverse=True)
-        for chat in chats[: self._pace.most_asked]:
-            if chat not in self._looked:
-                await self._look(self._places.ask(chat), found)
+        for person in self._cursor.people[: self._timing.most_asked]:
+            await self._check(self._directory.direct(person), found)
+        await asyncio.sleep(self._timing.guilds)  # chats that the gateway lists by then need no request
+        chats = sorted((chat for chat in self._positions if chat not in self._checked), key=self.position, reverse=True)
+        for chat in chats[: self._timing.most_asked]:
+            if chat not in self._checked:
+                await self._check(self._directory.ask(chat), found)
 
-    async def _look(self, ask: Awaitable[DiscordChat | None], found: Callable[[str], None]) -> None:
+    async def _check(self, request: Awaitable[DiscordChat | None], found: Callable[[str], None]) -> None:
         try:
-            place = await ask
+            chat = await request
         except DiscordApiError as error:
             log.debug(
-                "channel %s: a chat is not looked at: %s", self._channel, error.text, extra={"action": "discord.missed"}
+                "chat skipped by backfill: channel=%s error=%s",
+                self._channel,
+                error.text,
+                extra={"action": "discord.missed"},
             )
             return
-        if place is not None and place.id not in self._looked:
-            self._looked.add(place.id)
-            if self._has_gap(place):
-                found(place.id)
+        if chat is not None and chat.id not in self._checked:
+            self._checked.add(chat.id)
+            if self._has_gap(chat):
+                found(chat.id)
 
     async def fill(self, chat: str, take: Callable[[Any], Awaitable[None]]) -> None:
-        """Hands over what came after the chat's position, oldest first. Waits for as long as it cannot be had."""
-        place = self._places.known(chat)
-        floor = snowflake((seconds_of(self._now()) or 0.0) - self._pace.oldest)
-        after, read = self._from(chat, place.guild if place else ""), 0
+        """Hand over the messages after the chat's position, oldest first. Wait while Discord is unavailable."""
+        entry = self._directory.known(chat)
+        floor = snowflake((seconds_of(self._now()) or 0.0) - self._timing.oldest)
+        after, count = self._start(chat, entry.guild if entry else ""), 0
         if after < floor:
             log.log(
                 logging.INFO if chat in self._positions else logging.DEBUG,
-                "channel %s: chat %s was last heard long ago; older messages than %.0f h are not looked at",
-                self._channel, chat, self._pace.oldest / 3600, extra={"action": "discord.too_old"},
+                "backfill limited by age, older messages skipped: channel=%s chat=%s max_age=%.0fh",
+                self._channel, chat, self._timing.oldest / 3600, extra={"action": "discord.too_old"},
             )  # fmt: skip
             after = floor
-        while read < self._pace.most_missed:
-            room = min(HISTORY_PAGE_MESSAGES, self._pace.most_missed - read)
-            page = await self._page(chat, after, room)
+        while count < self._timing.most_missed:
+            size = min(HISTORY_PAGE_MESSAGES, self._timing.most_missed - count)
+            page = await self._fetch_page(chat, after, size)
             for number, raw in page:
                 await take(raw)
                 after = max(after, number)
-            read += len(page)
-            if len(page) < room:
+            count += len(page)
+            if len(page) < size:
                 break
         else:
             log.warning(
-                "channel %s: more than %d messages were missed in chat %s; those after %d are not answered",
-                self._channel, read, chat, after, extra={"action": "discord.too_many"},
+                "backfill limited by count, later messages skipped: channel=%s chat=%s messages=%d after=%d",
+                self._channel, chat, count, after, extra={"action": "discord.too_many"},
             )  # fmt: skip
-        if read:
+        if count:
             log.info(
-                "channel %s: %d messages of chat %s were fetched", self._channel, read, chat,
+                "missed messages fetched: channel=%s chat=%s messages=%d", self._channel, chat, count,
                 extra={"action": "discord.fetched"},
             )  # fmt: skip
 
-    async def _page(self, chat: str, after: int, room: int) -> list[tuple[int, Any]]:
-        """Up to so many messages, oldest first, with their numbers; none where they may not be read."""
+    async def _fetch_page(self, chat: str, after: int, size: int) -> list[tuple[int, Any]]:
+        """Fetch up to `size` messages with their ids, oldest first; none if the bot may not read them."""
         try:
-            found = await self._ask("GET", f"/channels/{chat}/messages", params={"after": after, "limit": room})
+            body = await self._api("GET", f"/channels/{chat}/messages", params={"after": after, "limit": size})
         except DiscordApiError as error:
             log.debug(
-                "channel %s: the messages of chat %s cannot be read: %s",
+                "chat history unreadable: channel=%s chat=%s error=%s",
                 self._channel,
                 chat,
                 error.text,
                 extra={"action": "discord.missed"},
             )
             return []
-        listed = found if isinstance(found, list) else []
-        return sorted(((_number(one), one) for one in listed), key=lambda one: one[0])
+        messages = body if isinstance(body, list) else []
+        return sorted(((_message_id(message), message) for message in messages), key=lambda pair: pair[0])
 
 
-def _number(raw: Any) -> int:
+def _message_id(raw: Any) -> int:
     number = raw.get("id") if isinstance(raw, dict) else None
     return int(number) if isinstance(number, str) and number.isascii() and number.isdigit() else 0

@@ -1,8 +1,8 @@
-"""Discord as a channel, on discord.py: its gateway to receive, its REST API for everything else.
+"""The Discord channel on discord.py: the gateway to receive, the REST API for everything else.
 
-The other files `discord_*.py` do the parts. Receiving: `run` begins it, `client` is the connection, `receive` takes what
-comes to `lanes`, one for each chat, `missed` fetches what nobody heard, `inbound` and `reactions` read. Sending: `send`,
-`text`, `interactions`, `files`, over `api`.
+The other files of the package are its parts. Receiving: `run` starts it, `client` is the connection, `receiver` puts
+events into `lanes`, one per chat, `backfill` fetches missed messages, `inbound` and `reactions` parse. Sending:
+`sender`, `text`, `interactions` and `files`, over `api`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ from channels.discord.slash_commands import sync_commands
 
 
 class DiscordChannel:
-    """See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`, `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`. Settings:
-    `KEYS` of `discord_settings`."""
+    """The adapter for Discord; its settings are `DISCORD_KEYS`.
+
+    Implements `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`,
+    `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
+    """
 
     def __init__(
         self, options: ChannelOptions, settings: DiscordSettings, timing: DiscordApiTiming, pace: DiscordReceiveTiming
@@ -43,67 +46,69 @@ class DiscordChannel:
         self._commands = options.commands
         self._settings = settings
         self._api = DiscordApi(settings, timing)
-        self._within = timing.introduction
+        self._verify_timeout = timing.introduction
         self._interactions = OpenInteractions(self._api, timing)
         duplicates = DuplicateMonitor(options.name, monotonic=pace.monotonic, grace=pace.duplicates)
-        self._sending = DiscordSender(self._api, settings, options.blob, self._interactions, duplicates)
-        self._run = DiscordRun(options, settings, self._api, self._interactions, duplicates, sync=self._sync, pace=pace)
+        self._sender = DiscordSender(self._api, settings, options.blob, self._interactions, duplicates)
+        self._run = DiscordRun(
+            options, settings, self._api, self._interactions, duplicates, sync=self._sync_commands, pace=pace
+        )
 
     async def run(self, receive: Receive) -> None:
-        """Receives until cancelled."""
+        """Receive until cancelled."""
         await self._run(receive)
 
-    async def _sync(self, application: str) -> None:
+    async def _sync_commands(self, application: str) -> None:
         await sync_commands(self._api, application, self._commands() if self._settings.slash else ())
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """Pieces that fit Discord's limits, in its Markdown."""
+        """Split an answer into parts that fit Discord's limits, in its Markdown."""
         return text.parts(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
-        """Sends one part; where it answers a slash command, as the answer to that."""
-        return await self._sending.send(part)
+        """Send one part; as the response to a slash command if it replies to one."""
+        return await self._sender.send(part)
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
-        """The bot's own messages that may be this part."""
-        return await self._sending.find(part, since)
+        """Find the bot's own messages that may be this part."""
+        return await self._sender.find(part, since)
 
     @property
     def edit_interval(self) -> float:
-        """Seconds; where Discord wants fewer changes, a 429 says so."""
+        """Seconds between two edits; Discord answers 429 if it wants fewer."""
         return self._settings.edit_interval
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        """Changes a message of ours."""
-        await self._sending.edit(message, part)
+        """Edit a message of the bot."""
+        await self._sender.edit(message, part)
 
     async def typing(self, chat: str, thread: str) -> None:
-        """Shows "is typing…" for about ten seconds."""
-        await self._sending.typing(chat, thread)
+        """Show "is typing…" for about ten seconds."""
+        await self._sender.typing(chat, thread)
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        """Takes back the notice of a slash command to which nothing will be said."""
-        await self._sending.dismiss(chat, thread, message)
+        """Remove the "thinking" notice of a slash command that gets no answer."""
+        await self._sender.dismiss(chat, thread, message)
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-        """The bytes of a file that came with a message."""
+        """Fetch the bytes of a message's attachment."""
         return await fetch(self._api, attachment, limit)
 
     def health(self) -> ChannelHealth:
-        """How the connection to the gateway is."""
+        """Return the state of the gateway connection."""
         return self._run.health()
 
     async def introduce(self) -> BotIdentity:
-        """Who the bot is; no connection to the gateway is made."""
-        return await introduce(self._api, self._settings, within=self._within)
+        """Return the bot's identity, without connecting to the gateway."""
+        return await introduce(self._api, self._settings, within=self._verify_timeout)
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._api.aclose()
 
 
 def create(options: ChannelOptions) -> DiscordChannel:
-    """The factory of the entry point. Raises `ConfigError`."""
+    """Create the channel for the entry point. Raise `ConfigError`."""
     check_keys(options.name, options.settings.keys())
     return DiscordChannel(
         options, read_settings(options.name, options.settings), DiscordApiTiming(), DiscordReceiveTiming()

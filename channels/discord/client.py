@@ -1,8 +1,8 @@
-"""The gateway over discord.py: one connection, kept for ever, that hands on every event as Discord sent it.
+"""The gateway over discord.py: one permanent connection that passes on every event as Discord sent it.
 
-The library does the protocol (heartbeats, compression, resuming). Its loop is replaced: it ends at the first event it
-cannot read, waits as long after a good connection as after a bad one, and writes tracebacks about every outage. Its
-models are not used at all: an event of a form they do not know would be lost.
+The library handles the protocol (heartbeats, compression, resuming). Its loop is replaced: it ends at the first event
+it cannot read, waits as long after a good connection as after a bad one, and logs tracebacks for every outage. Its
+models are not used at all: an event in a form they do not expect would be lost.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from channels.discord.settings import DiscordSettings
 log = logging.getLogger(__name__)
 HOUR_SECONDS = 3600.0
 SESSIONS_AN_HOUR = 20
-"""New sessions that may be asked for without a long wait."""
+"""New sessions per hour without a long wait."""
 
 Hear = Callable[[str, Any, str], None]
-"""Takes an event: its name, its content, and what it is called in its session."""
+"""Takes an event: its name, its content, and its serial within the session."""
 
 
 class ConnectionBroken(Exception):
-    """The connection cannot go on; the text is for people."""
+    """The connection cannot continue; the text is for people."""
 
     def __init__(self, text: str, *, resume: bool = True) -> None:
         super().__init__(text)
@@ -47,20 +47,22 @@ class ConnectionBroken(Exception):
 
 @dataclass
 class _GatewaySession:
-    """What is needed to take up a session again."""
+    """The state needed to resume a session."""
 
     id: str | None = None
     sequence: int | None = None
     gateway: yarl.URL | None = None
 
     @property
-    def lasts(self) -> bool:
+    def is_resumable(self) -> bool:
         return self.id is not None and self.sequence is not None
 
 
 class _GatewaySocket(DiscordWebSocket):
-    """The library's socket, which tells its owner what it gets and does not end over it. Subclassed for each client,
-    since the library keeps the gateway's address in the class."""
+    """The library's socket; it reports frames to its owner and survives events that it cannot read.
+
+    Each client has its own subclass, since the library keeps the gateway's address in the class.
+    """
 
     owner: DiscordGateway
 
@@ -71,11 +73,11 @@ class _GatewaySocket(DiscordWebSocket):
     async def received_message(self, msg: Any, /) -> None:
         try:
             text = self._decompressor.decompress(msg) if isinstance(msg, bytes) else msg
-        except Exception as error:  # noqa: BLE001 - whatever the decompressor raises, its stream is lost
+        except Exception as error:  # noqa: BLE001 - after any error of the decompressor its stream is lost
             raise ConnectionBroken(f"what Discord sends cannot be unpacked ({type(error).__name__})") from None
         self.owner.heard_something()
         if text is None:
-            return  # the rest of it comes
+            return  # an incomplete message: the rest follows
         try:
             await super().received_message(text)
         except (
@@ -87,11 +89,11 @@ class _GatewaySocket(DiscordWebSocket):
             ConnectionBroken,
         ):
             raise
-        except Exception as error:  # noqa: BLE001 - the library reads what comes without looking
+        except Exception as error:  # noqa: BLE001 - the library does not validate what it reads
             self.owner.unread(text, error)
 
     async def leave(self, seconds: float, code: int) -> None:
-        """Ends the connection within some seconds."""
+        """Close the connection within `seconds`."""
         if self._keep_alive is not None:
             self._keep_alive.stop()
             self._keep_alive = None
@@ -99,22 +101,22 @@ class _GatewaySocket(DiscordWebSocket):
             async with asyncio.timeout(seconds):
                 await self.socket.close(code=code)
         except (TimeoutError, OSError, aiohttp.ClientError):
-            return  # what was cut off in closing is closed
+            return  # an interrupted close is closed, too
 
 
 class _RawEventParsers(dict[str, Callable[[Any], None]]):
-    """In place of the library's parsers: every event goes to us."""
+    """A replacement for the library's parsers that passes every event on unparsed."""
 
-    def __init__(self, hear: Callable[[str, Any], None]) -> None:
+    def __init__(self, on_event: Callable[[str, Any], None]) -> None:
         super().__init__()
-        self._hear = hear
+        self._on_event = on_event
 
     def __missing__(self, event: str) -> Callable[[Any], None]:
-        return partial(self._hear, event)
+        return partial(self._on_event, event)
 
 
 class DiscordGateway(discord.Client):
-    """A connection that is kept. `hear` is called with every event, in order; it must not raise."""
+    """A permanent connection. `hear` is called with every event, in order; it must not raise."""
 
     def __init__(
         self,
@@ -125,18 +127,18 @@ class DiscordGateway(discord.Client):
         hear: Hear,
         now: Callable[[], str],
     ) -> None:
-        self._shared = http
+        self._shared_http = http
         self._settings = settings
-        self._pace = pace
-        self._hear = hear
+        self._timing = pace
+        self._on_event = hear
         self._now = now
         self._socket: _GatewaySocket | None = None
         self._sessions: deque[float] = deque()
-        self._ready_now = False
-        self._heard = ""
-        self._note = "not connected yet"
+        self._is_ready = False
+        self._last_frame_at = ""
+        self._problem = "not connected yet"
         logger = logging.getLogger("discord.client")
-        logger.addFilter(_no_voice)
+        logger.addFilter(_is_not_voice_notice)
         super().__init__(
             intents=intents(settings),
             max_messages=None,
@@ -144,148 +146,149 @@ class DiscordGateway(discord.Client):
             chunk_guilds_at_startup=False,
             heartbeat_timeout=pace.silent,
         )
-        logger.removeFilter(_no_voice)
-        self._connection.parsers = _RawEventParsers(self._event)
-        self._kind: type[_GatewaySocket] = type(
+        logger.removeFilter(_is_not_voice_notice)
+        self._connection.parsers = _RawEventParsers(self._emit)
+        self._socket_class: type[_GatewaySocket] = type(
             "_Own", (_GatewaySocket,), {"owner": self, "DEFAULT_GATEWAY": yarl.URL(settings.gateway_url)}
         )
 
     def _get_state(self, **options: Any) -> Any:
-        self.http = self._shared  # the rate limits of one bot are counted in one place
+        self.http = self._shared_http  # one client counts the rate limits of the bot
         return super()._get_state(**options)
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """A new session is asked for; it was waited before the connection was made."""
+        """Count a new session; its wait was before the connection."""
         del shard_id, initial
-        self._sessions.append(self._pace.monotonic())
+        self._sessions.append(self._timing.monotonic())
 
     def health(self) -> ChannelHealth:
-        """As of now."""
-        return ChannelHealth(self._ready_now, self._heard, "" if self._ready_now else self._note)
+        """Return the current state of the connection."""
+        return ChannelHealth(self._is_ready, self._last_frame_at, "" if self._is_ready else self._problem)
 
     def heard_something(self) -> None:
-        """A frame came."""
-        self._heard = self._now()
+        """Note the time of a frame."""
+        self._last_frame_at = self._now()
 
     def opened(self, socket: _GatewaySocket) -> None:
-        """A connection was made; it is ours to end."""
+        """Take a new connection, which this client has to close."""
         self._socket = socket
 
     def unread(self, text: str, error: Exception) -> None:
-        """A frame that the library could not read. What the connection stands on ends it; anything else is handed on.
+        """Handle a frame that the library could not read: pass an event on, else end the connection.
 
-        Raises `ConnectionBroken`.
+        Raises:
+            ConnectionBroken: the frame belongs to the protocol, or is READY.
         """
         try:
             frame = json.loads(text)
         except (ValueError, RecursionError):
             frame = None
         if not isinstance(frame, dict):
-            return self._hear("", text, "")
+            return self._on_event("", text, "")
         name = frame.get("t")
         if frame.get("op") == 0 and name == "RESUMED":
-            return self._event("RESUMED", {})
+            return self._emit("RESUMED", {})
         if frame.get("op") != 0 or name == "READY":
-            words = f"what Discord sends cannot be read ({type(error).__name__})"
-            raise ConnectionBroken(words, resume=name != "READY") from None
-        return self._hear(str(name), frame.get("d"), "")
+            reason = f"what Discord sends cannot be read ({type(error).__name__})"
+            raise ConnectionBroken(reason, resume=name != "READY") from None
+        return self._on_event(str(name), frame.get("d"), "")
 
-    def _event(self, name: str, data: Any) -> None:
+    def _emit(self, name: str, data: Any) -> None:
         socket = self._socket
         serial = f"{socket.session_id}:{socket.sequence}" if socket else ""
-        self._hear(name, data, serial)
+        self._on_event(name, data, serial)
         if name in ("READY", "RESUMED"):
-            self._ready_now = True
+            self._is_ready = True
 
     async def stay(self) -> None:
-        """Connects, and connects again, until cancelled. Raises `ChannelRefused` where only the operator can help."""
+        """Connect and reconnect until cancelled. Raise `ChannelRefused` if only the operator can help."""
         await self._async_setup_hook()
         session, failures = _GatewaySession(), 0
         while True:
-            began = self._pace.monotonic()
+            began = self._timing.monotonic()
             try:
-                await self._connection_of(session)
+                await self._run_connection(session)
             except ReconnectWebSocket as error:
-                words, resume = "the connection ended", error.resume
+                reason, resume = "the connection ended", error.resume
             except discord.ConnectionClosed as error:
-                if (refused := refusal(self._settings, error.code)) is not None:
-                    raise refused from None
-                words, resume = f"Discord ended the connection ({error.code})", False
+                if (fatal := refusal(self._settings, error.code)) is not None:
+                    raise fatal from None
+                reason, resume = f"Discord ended the connection ({error.code})", False
             except ConnectionBroken as error:
-                words, resume = str(error), error.resume
+                reason, resume = str(error), error.resume
             except TimeoutError:
-                words, resume = "nothing came any more", True
+                reason, resume = "nothing came any more", True
             except (OSError, aiohttp.ClientError, RuntimeError) as error:
-                words, resume = f"it cannot be reached ({type(error).__name__})", True
+                reason, resume = f"it cannot be reached ({type(error).__name__})", True
             finally:
-                was_ready, was_there = self._ready_now, self._socket is not None
-                await self._leave(session)
-            good = was_ready and self._pace.monotonic() - began >= self._pace.settled
-            failures = 0 if good else failures + 1
-            if not resume or (was_there and not was_ready and failures > 2):
+                was_ready, was_open = self._is_ready, self._socket is not None
+                await self._disconnect(session)
+            was_stable = was_ready and self._timing.monotonic() - began >= self._timing.settled
+            failures = 0 if was_stable else failures + 1
+            if not resume or (was_open and not was_ready and failures > 2):
                 session.id = None
-            elif not was_there and failures > 2:
-                session.gateway = None  # the one it was told to come back to may be gone
-            self._say(words, failures)
+            elif not was_open and failures > 2:
+                session.gateway = None  # the address that Discord gave for resuming may be gone
+            self._report_disconnect(reason, failures)
             await asyncio.sleep(self._before(session, failures))
 
-    async def _connection_of(self, session: _GatewaySession) -> None:
-        """One connection, from its beginning to its end, which is always an exception."""
+    async def _run_connection(self, session: _GatewaySession) -> None:
+        """Run one connection to its end, which is always an exception."""
         loop = asyncio.get_running_loop()
-        silent = self._pace.silent + self._pace.margin
-        async with asyncio.timeout(self._pace.ready) as limit:
-            ws = await self._kind.from_client(
+        silent = self._timing.silent + self._timing.margin
+        async with asyncio.timeout(self._timing.ready) as limit:
+            ws = await self._socket_class.from_client(
                 self,
                 initial=False,
-                gateway=session.gateway if session.lasts else None,
-                session=session.id if session.lasts else None,
-                sequence=session.sequence if session.lasts else None,
-                resume=session.lasts,
+                gateway=session.gateway if session.is_resumable else None,
+                session=session.id if session.is_resumable else None,
+                sequence=session.sequence if session.is_resumable else None,
+                resume=session.is_resumable,
             )
             while True:
                 await ws.poll_event()
-                if self._ready_now and not limit.expired():
+                if self._is_ready and not limit.expired():
                     limit.reschedule(loop.time() + silent)
 
-    async def _leave(self, session: _GatewaySession) -> None:
-        """The connection ends, and what is needed to resume is kept."""
-        self._ready_now = False
+    async def _disconnect(self, session: _GatewaySession) -> None:
+        """Close the connection and keep what resuming needs."""
+        self._is_ready = False
         socket, self._socket = self._socket, None
         if socket is None:
             return
         session.id, session.sequence, session.gateway = socket.session_id, socket.sequence, socket.gateway
         task = asyncio.current_task()
-        # Cancelled: the bot says goodbye, so that it is shown as away. Otherwise its session has to stay.
-        await socket.leave(self._pace.close, 1000 if task is not None and task.cancelling() else 4000)
+        # If cancelled, 1000 ends the session and Discord shows the bot as offline. Otherwise the session has to stay.
+        await socket.leave(self._timing.close, 1000 if task is not None and task.cancelling() else 4000)
 
     def _before(self, session: _GatewaySession, failures: int) -> float:
-        """Seconds to wait before the next connection."""
-        wait = self._pace.wait(failures) if failures else self._pace.first_wait * self._pace.chance()
-        if session.lasts:
+        """Return the seconds to wait before the next connection."""
+        wait = self._timing.wait(failures) if failures else self._timing.first_wait * self._timing.chance()
+        if session.is_resumable:
             return wait
-        now = self._pace.monotonic()
+        now = self._timing.monotonic()
         while self._sessions and now - self._sessions[0] > HOUR_SECONDS:
             self._sessions.popleft()
         rationed = len(self._sessions) >= SESSIONS_AN_HOUR
-        identify = self._pace.rationed if rationed else self._pace.identify * (0.2 + 0.8 * self._pace.chance())
+        identify = self._timing.rationed if rationed else self._timing.identify * (0.2 + 0.8 * self._timing.chance())
         return max(wait, identify)
 
-    def _say(self, words: str, failures: int) -> None:
-        self._note = words
+    def _report_disconnect(self, reason: str, failures: int) -> None:
+        self._problem = reason
         level = logging.WARNING if failures == 2 else logging.INFO
         log.log(
-            level, "channel %s: %s; connecting again", self._settings.channel, words,
+            level, "discord disconnected, reconnecting: channel=%s reason=%s", self._settings.channel, reason,
             extra={"action": "discord.disconnected"},
         )  # fmt: skip
 
 
-def _no_voice(record: logging.LogRecord) -> bool:
-    """Whether a line of the library is not about the voice support that is not installed, and not used."""
+def _is_not_voice_notice(record: logging.LogRecord) -> bool:
+    """Return false for the library's notice that voice support is not installed: bubbot does not use it."""
     return "voice will NOT" not in str(record.msg)
 
 
 def intents(settings: DiscordSettings) -> discord.Intents:
-    """What Discord is to tell: as little as does."""
+    """Return the gateway intents: the fewest that suffice."""
     return discord.Intents(
         guilds=True,
         guild_messages=True,
@@ -297,7 +300,7 @@ def intents(settings: DiscordSettings) -> discord.Intents:
 
 
 def refused_content(channel: str) -> ChannelRefused:
-    """For a text of messages that Discord does not give to this application."""
+    """Return the error for an application without the Message Content Intent."""
     return ChannelRefused(
         f'[channels.{channel}] content = "all" needs the Message Content Intent: turn it on at '
         f'discord.com/developers, on the page Bot of your application, or set content = "mentions".'
@@ -305,7 +308,7 @@ def refused_content(channel: str) -> ChannelRefused:
 
 
 def refusal(settings: DiscordSettings, code: int | None) -> ChannelRefused | None:
-    """What only the operator can mend, by the code with which the gateway ended the connection."""
+    """Return the error for a close code that only the operator can fix; None for any other code."""
     channel = settings.channel
     if code == 4004:
         return refused_token(channel)

@@ -1,4 +1,4 @@
-"""What a Discord message holds beside its text: files as attachments, everything else in words."""
+"""The parts of a Discord message besides its text: files as attachments, the rest as text."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Raw: TypeAlias = Mapping[str, Any]
 """A JSON object as Discord sends it."""
 
 VOICE = 1 << 13
-"""The flag of a message that is a voice message."""
+"""The message flag of a voice message."""
 _KINDS: dict[str, AttachmentKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def number_of(value: object) -> str:
-    """An id, where it is one. Raises `TypeError`."""
+    """Return the value if it is an id. Raise `TypeError` otherwise."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         return value
     raise TypeError(f"a {type(value).__name__} stands where an id should")
 
 
 def text_of(value: object) -> str:
-    """The value, where it is a text; nothing where there is none. Raises `TypeError`."""
+    """Return the value if it is a string, an empty one for None. Raise `TypeError` otherwise."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -33,27 +33,27 @@ def text_of(value: object) -> str:
 
 
 def objects(value: object) -> Sequence[Raw]:
-    """The objects of a list; none where there is no list. Raises `TypeError`."""
+    """Return a list of objects, an empty one for None. Raise `TypeError` for anything else."""
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise TypeError(f"a {type(value).__name__} stands where a list of objects should")
     return value
 
 
 def is_voice(message: Raw) -> bool:
-    """Whether somebody spoke into the message."""
+    """Return true for a voice message."""
     flags = message.get("flags")
     return isinstance(flags, int) and bool(flags & VOICE)
 
 
 def attachments(message: Raw, channel: str, number: str) -> tuple[Attachment, ...]:
-    """The files of a message. Their addresses end after a day: the reference says where to ask for new ones."""
+    """Return the files of a message. Their URLs expire after a day; the reference allows fetching new ones."""
     voice = is_voice(message)
-    return tuple(_file(one, channel, number, voice=voice) for one in objects(message.get("attachments")))
+    return tuple(_read_file(file, channel, number, voice=voice) for file in objects(message.get("attachments")))
 
 
-def _file(file: Raw, channel: str, message: str, *, voice: bool) -> Attachment:
+def _read_file(file: Raw, channel: str, message: str, *, voice: bool) -> Attachment:
     media_type = text_of(file.get("content_type"))
     kind = _KINDS.get(media_type.partition("/")[0], "file")
     if voice and kind == "audio":
@@ -73,28 +73,28 @@ def _file(file: Raw, channel: str, message: str, *, voice: bool) -> Attachment:
 
 
 def words(message: Raw, *, embeds: bool = False) -> str:
-    """What of a message is no text and no file, in words; `embeds` too, which only programs write."""
-    return "\n".join(_words(message, embeds=embeds))
+    """Describe stickers and polls as text; with `embeds` also the embeds, which only programs write."""
+    return "\n".join(_describe(message, embeds=embeds))
 
 
-def _words(message: Raw, *, embeds: bool) -> Iterator[str]:
+def _describe(message: Raw, *, embeds: bool) -> Iterator[str]:
     for sticker in objects(message.get("sticker_items")):
         yield f"[sticker {text_of(sticker.get('name'))}]"
     poll = message.get("poll")
     if isinstance(poll, dict):
         question = _poll_text(poll.get("question"))
-        answers = [f"- {_poll_text(one.get('poll_media'))}" for one in objects(poll.get("answers"))]
+        answers = [f"- {_poll_text(answer.get('poll_media'))}" for answer in objects(poll.get("answers"))]
         yield "\n".join([f"[poll {question}]", *answers])
     if embeds:
         for embed in objects(message.get("embeds")):
-            yield from _embed(embed)
+            yield from _embed_texts(embed)
 
 
 def _poll_text(media: object) -> str:
     return text_of(media.get("text")) if isinstance(media, dict) else ""
 
 
-def _embed(embed: Raw) -> Iterator[str]:
+def _embed_texts(embed: Raw) -> Iterator[str]:
     parts = [embed.get("title"), embed.get("description")]
     for field in objects(embed.get("fields")):
         parts += [field.get("name"), field.get("value")]

@@ -1,7 +1,7 @@
-"""What can go wrong with Discord, and what the port calls it.
+"""Errors of Discord, and their translation to the port's errors.
 
-Nothing here passes on a text of the HTTP library, whatever Discord says is searched for the token, and errors are
-raised `from None`: what the libraries raise holds requests, with the token in their headers.
+No error text comes from the HTTP library, the token is removed from Discord's own texts, and errors are raised
+`from None`: the libraries' exceptions hold requests, with the token in their headers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 
 MAX_REASON_CHARS = 300
-"""Characters of what Discord says."""
+"""Characters kept of Discord's error message."""
 
 UNKNOWN_CHANNEL = 10003
 UNKNOWN_MESSAGE = 10008
@@ -29,8 +29,8 @@ INVALID_FORM = 50035
 THREAD_ARCHIVED = 50083
 
 UNREACHABLE_CODES = frozenset({UNKNOWN_CHANNEL, MISSING_ACCESS, NO_DIRECT})
-"""What says that a chat cannot be reached any more."""
-_WORDS = {
+"""Codes of a chat that can no longer be reached."""
+_REASONS = {
     UNKNOWN_CHANNEL: "the channel or thread is gone, or the bot was put out of its server",
     UNKNOWN_MESSAGE: "the message is gone",
     MISSING_ACCESS: "the bot may not see the channel",
@@ -38,14 +38,17 @@ _WORDS = {
     NO_DIRECT: "this person takes no direct messages from the bot",
     THREAD_ARCHIVED: "the thread is archived and locked",
 }
-"""What a code means, where Discord's own words say less."""
+"""Meanings of codes for which Discord's own message says less."""
 
 
 class DiscordApiError(Exception):
-    """Discord answered and said no.
+    """Discord refused a request.
 
-    `status` is that of HTTP, `code` Discord's own, 0 where it names none; `text` what it says, fit for people;
-    `retry_after` in seconds where it is about how often something is asked.
+    Attributes:
+        status: the HTTP status.
+        code: Discord's own error code; 0 if it gives none.
+        text: Discord's message, safe to show.
+        retry_after: seconds to wait if a rate limit was hit; None otherwise.
     """
 
     def __init__(self, status: int, code: int = 0, text: str = "", retry_after: float | None = None) -> None:
@@ -57,40 +60,46 @@ class DiscordApiError(Exception):
 
     @property
     def too_large(self) -> bool:
-        """Whether it is about the size of a file."""
+        """True if a file was too large."""
         return self.status == 413 or self.code == ENTITY_TOO_LARGE
 
     @property
     def token_refused(self) -> bool:
-        """Whether it is the bot's token that is wrong, and not that of an interaction."""
+        """True if the bot's token is wrong, rather than an interaction's."""
         return self.status == 401 and self.code != INVALID_WEBHOOK_TOKEN
 
 
 class DiscordUnavailable(Exception):
-    """No answer came, or none that can be read. The text is fit for people and names no address."""
+    """No readable response came. The text is safe to show and contains no address."""
 
 
 def problem(status: int, body: Any, token: str, waits: str | None = None) -> DiscordApiError | DiscordUnavailable:
-    """Reads an answer whose HTTP status is not one of success; `waits` is its header Retry-After.
+    """Translate a response with an error status to an exception.
 
-    Only what has the form of the API is a refusal: a page of a proxy says nothing about what was asked.
+    Only a body in the API's form is a refusal: a proxy's page says nothing about the request.
+
+    Args:
+        status: the HTTP status.
+        body: JSON or text.
+        token: the bot's token, removed from the text.
+        waits: the Retry-After header.
     """
-    found = _parsed(body)
+    data = _parse(body)
     if status == 429:
-        wait = _seconds(found.get("retry_after") if found else waits) or _seconds(waits) or 1.0
-        return DiscordApiError(429, _code(found), "too many requests", wait)
+        wait = _seconds(data.get("retry_after") if data else waits) or _seconds(waits) or 1.0
+        return DiscordApiError(429, _code(data), "too many requests", wait)
     if status >= 500:
         return DiscordUnavailable(f"it has a fault of its own ({status})")
     if status == 413:
-        return DiscordApiError(413, _code(found) or ENTITY_TOO_LARGE, "the request is too large")
-    if found is None:
+        return DiscordApiError(413, _code(data) or ENTITY_TOO_LARGE, "the request is too large")
+    if data is None:
         return DiscordUnavailable(f"what stands before it answered with a page ({status})")
-    said = " ".join(str(found.get("message") or "no reason").split())
-    return DiscordApiError(status, _code(found), said.replace(token, "[token]")[:MAX_REASON_CHARS])
+    text = " ".join(str(data.get("message") or "no reason").split())
+    return DiscordApiError(status, _code(data), text.replace(token, "[token]")[:MAX_REASON_CHARS])
 
 
 def refused_token(channel: str) -> ChannelRefused:
-    """For a token that Discord does not take."""
+    """Return the error for a token that Discord refuses."""
     return ChannelRefused(
         f"[channels.{channel}] token was refused by Discord: reset it on the page Bot of your application at "
         f"discord.com/developers and copy it whole."
@@ -98,30 +107,30 @@ def refused_token(channel: str) -> ChannelRefused:
 
 
 def delivery_failed(error: DiscordApiError | DiscordUnavailable) -> DeliveryFailed:
-    """What the port calls a failed sending, editing or finding."""
+    """Translate a failed send, edit or search to the port's error."""
     if isinstance(error, DiscordUnavailable):
         return DeliveryFailed(f"Discord did not answer: {error}", maybe=True)
-    shown = f"{error.status}/{error.code}" if error.code else f"{error.status}"
-    text = f"Discord refused it ({shown}): {_WORDS.get(error.code, error.text)}"
+    codes = f"{error.status}/{error.code}" if error.code else f"{error.status}"
+    text = f"Discord refused it ({codes}): {_REASONS.get(error.code, error.text)}"
     if error.status == 429:
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
-    # Those without a code are about the token or the address, which the operator can mend; what waits is then sent.
+    # Refusals without a code concern the token or the address; once the operator fixes that, waiting messages are sent.
     permanent = 400 <= error.status < 500 and error.status not in (401, 408) and bool(error.code or error.status == 400)
     return DeliveryFailed(text, permanent=permanent, gone=permanent and error.code in UNREACHABLE_CODES)
 
 
 def fetch_failed(error: DiscordApiError | DiscordUnavailable) -> FetchFailed:
-    """What the port calls an attachment that cannot be had."""
+    """Translate a failed download of an attachment to the port's error."""
     if isinstance(error, DiscordUnavailable):
         return FetchFailed(f"the file could not be fetched: {error}", permanent=False)
     if error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL):
         return FetchFailed("the message that the file came with is gone")
-    text = f"Discord does not hand out the file ({error.status}): {_WORDS.get(error.code, error.text)}"
+    text = f"Discord does not hand out the file ({error.status}): {_REASONS.get(error.code, error.text)}"
     return FetchFailed(text, permanent=error.status not in (401, 408, 429))
 
 
-def _parsed(body: Any) -> dict[str, Any] | None:
-    """The body as an object of the API; a text may be one too, for proxies change the content type."""
+def _parse(body: Any) -> dict[str, Any] | None:
+    """Return the body as an object of the API, also from text, since proxies change the content type."""
     if isinstance(body, str | bytes):
         try:
             body = json.loads(body)
@@ -130,8 +139,8 @@ def _parsed(body: Any) -> dict[str, Any] | None:
     return body if isinstance(body, dict) and ("message" in body or "code" in body) else None
 
 
-def _code(found: dict[str, Any] | None) -> int:
-    code = (found or {}).get("code")
+def _code(data: dict[str, Any] | None) -> int:
+    code = (data or {}).get("code")
     return code if isinstance(code, int) else 0
 
 

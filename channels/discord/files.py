@@ -1,4 +1,4 @@
-"""Attachments: fetched by the reference that came with them, never beyond a limit, and without the token."""
+"""Download of attachments by their reference, up to a size limit, and without sending the token."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from channels.discord.errors import DiscordApiError, DiscordUnavailable, fetch_f
 
 
 async def fetch(api: DiscordApi, attachment: Attachment, limit: int) -> bytes:
-    """The bytes of an attachment. Raises `FetchFailed`.
+    """Fetch the bytes of an attachment. Raise `FetchFailed`.
 
-    Its address ends after a day: then the message is asked for a new one.
+    Its URL expires after a day; then the message gives a new one.
     """
     _check_size(attachment.size, limit)
-    reference = _reference(attachment)
+    reference = _parse_reference(attachment)
     try:
         try:
             content = await api.download(reference["url"], limit)
         except DiscordApiError as error:
-            fresh = await _asked_again(api, reference)
+            fresh = await _refresh_url(api, reference)
             if fresh in ("", reference["url"]):
                 raise fetch_failed(error) from None
             content = await api.download(fresh, limit)
@@ -34,14 +34,14 @@ async def fetch(api: DiscordApi, attachment: Attachment, limit: int) -> bytes:
 
 
 def size_of(number: int) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for people."""
     return f"{number / 1_000_000:.1f} MB" if number >= 100_000 else f"{number} bytes"
 
 
-def _reference(attachment: Attachment) -> dict[str, str]:
+def _parse_reference(attachment: Attachment) -> dict[str, str]:
     try:
-        found = json.loads(attachment.reference)
-        reference = {name: str(found[name]) for name in ("url", "channel", "message", "id")}
+        data = json.loads(attachment.reference)
+        reference = {name: str(data[name]) for name in ("url", "channel", "message", "id")}
     except (ValueError, TypeError, KeyError):
         raise FetchFailed("what is known of the file does not say where it is") from None
     if not reference["url"].startswith(("https://", "http://")):
@@ -49,16 +49,16 @@ def _reference(attachment: Attachment) -> dict[str, str]:
     return reference
 
 
-async def _asked_again(api: DiscordApi, reference: dict[str, str]) -> str:
-    """A new address, as the message gives it now; empty where it gives none."""
+async def _refresh_url(api: DiscordApi, reference: dict[str, str]) -> str:
+    """Fetch the message and return the file's current URL; empty if it has none."""
     channel, message = reference["channel"], reference["message"]
     if not (channel.isdecimal() and message.isdecimal()):
         return ""
-    found: Any = await api.call("GET", f"/channels/{channel}/messages/{message}")
-    files = found.get("attachments") if isinstance(found, dict) else None
-    for one in files if isinstance(files, list) else ():
-        if isinstance(one, dict) and str(one.get("id")) == reference["id"]:
-            return str(one.get("url") or "")
+    body: Any = await api.call("GET", f"/channels/{channel}/messages/{message}")
+    files = body.get("attachments") if isinstance(body, dict) else None
+    for file in files if isinstance(files, list) else ():
+        if isinstance(file, dict) and str(file.get("id")) == reference["id"]:
+            return str(file.get("url") or "")
     raise FetchFailed("the message no longer has the file")
 
 

@@ -1,4 +1,4 @@
-"""Who the bot is on Discord, asked before it runs: its application, with the bot in it."""
+"""The bot's identity on Discord, checked before it runs: its application, which contains the bot."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from channels.platform.http_date import iso
 
 
 async def introduce(api: DiscordApi, settings: DiscordSettings, *, within: float) -> BotIdentity:
-    """See `VerifiesCredentials`."""
+    """Fetch the bot's identity; see `VerifiesCredentials`. `within` is the timeout in seconds."""
     channel = settings.channel
     try:
-        found = await api.call("GET", "/applications/@me", within=within)
-        number, flags = application(found)
+        body = await api.call("GET", "/applications/@me", within=within)
+        number, flags = application(body)
     except DiscordApiError as error:
         if error.token_refused:
             raise refused_token(channel) from None
         raise ChannelError(f"[channels.{channel}] Discord refused ({error.status}): {error.text}.") from None
     except (DiscordUnavailable, TypeError) as error:
         raise ChannelError(f"[channels.{channel}] Discord cannot be reached: {error}.") from None
-    # An application without a bot has no token that gets so far; its own name is the next best.
-    bot: dict[str, Any] = found["bot"] if isinstance(found.get("bot"), dict) else found
-    name = str(bot.get("username") or found.get("name") or "")
-    return BotIdentity(str(bot.get("id") or number), name, tuple(_remarks(found, flags, settings)), iso(api.date))
+    # Only an application with a bot has a token, so this should exist; the application's own name is the fallback.
+    bot: dict[str, Any] = body["bot"] if isinstance(body.get("bot"), dict) else body
+    name = str(bot.get("username") or body.get("name") or "")
+    return BotIdentity(str(bot.get("id") or number), name, tuple(_remarks(body, flags, settings)), iso(api.date))
 
 
-def _remarks(found: dict[str, Any], flags: int, settings: DiscordSettings) -> Iterator[str]:
+def _remarks(app: dict[str, Any], flags: int, settings: DiscordSettings) -> Iterator[str]:
     if settings.content == "all" and not flags & SEES_TEXT:
         yield (
             "Discord does not give it the text of messages, and it does not start so: turn the Message Content Intent on "
             'at discord.com/developers, on the page Bot of the application, or set content = "mentions".'
         )
-    if settings.slash and found.get("interactions_endpoint_url"):
+    if settings.slash and app.get("interactions_endpoint_url"):
         yield (
             "Its application has an Interactions Endpoint URL, so that slash commands do not come to bubbot: empty it at "
             "discord.com/developers, on the page General Information."

@@ -1,4 +1,4 @@
-"""Texts as Discord sends them: people, roles, channels and own emoji stand in them as numbers in angle brackets."""
+"""Texts from Discord, in which people, roles, channels and custom emoji are ids in angle brackets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 _TAG = re.compile(r"<(@!?|@&|#|a?:\w{1,64}:)(\d{1,20})>", re.ASCII)
 _AFTER_NAME = re.compile(r"[,:;]?\s*")
-"""What people put between the name they call and what they say: "@bot, hello". A comma would make it a command."""
+"""Punctuation after the bot's name, as in "@bot, hello". A leading comma would make the text a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscordBotUser:
-    """The bot as Discord knows it. `roles`: those that Discord made for it, one in each server."""
+    """The bot's account on Discord. `roles`: the roles that Discord created for it, one in each server."""
 
     id: str
     name: str
@@ -22,7 +22,7 @@ class DiscordBotUser:
 
 @dataclass(frozen=True, slots=True)
 class DiscordText:
-    """A text as we take it. `called`: our name is in it."""
+    """A readable text. `called`: it mentions the bot."""
 
     text: str
     called: bool
@@ -30,7 +30,7 @@ class DiscordText:
 
 @dataclass(frozen=True, slots=True)
 class MentionNames:
-    """What the numbers in a text stand for."""
+    """Names of people, channels and roles by id."""
 
     people: Mapping[str, str]
     channels: Mapping[str, str]
@@ -38,23 +38,23 @@ class MentionNames:
 
 
 def said(text: str, me: DiscordBotUser, names: MentionNames) -> DiscordText:
-    """The text with our name taken from its beginning, and words where numbers stand."""
-    called = any(_is_me(one, me) for one in _TAG.finditer(text))
+    """Remove the bot's name from the beginning of a text, and replace ids with names."""
+    called = any(_is_me(tag, me) for tag in _TAG.finditer(text))
     rest = text.lstrip()
-    found = _TAG.match(rest)
-    if found and _is_me(found, me):
-        rest = rest[found.end() :]
+    first = _TAG.match(rest)
+    if first and _is_me(first, me):
+        rest = rest[first.end() :]
         after = _AFTER_NAME.match(rest)
         rest = rest[after.end() :] if after else rest
     else:
         rest = text
-    # Nothing but the name: there is nothing else to show.
+    # If the text is only the name, keep the name.
     return DiscordText(plain(rest if rest.strip() else text, me, names), called)
 
 
 def plain(text: str, me: DiscordBotUser, names: MentionNames) -> str:
-    """The text with words where numbers stand."""
-    return _TAG.sub(lambda one: _word(one, me, names), text)
+    """Replace the ids in a text with names."""
+    return _TAG.sub(lambda tag: _tag_name(tag, me, names), text)
 
 
 def _is_me(tag: re.Match[str], me: DiscordBotUser) -> bool:
@@ -62,7 +62,7 @@ def _is_me(tag: re.Match[str], me: DiscordBotUser) -> bool:
     return (kind in ("@", "@!") and number == me.id) or (kind == "@&" and number in me.roles)
 
 
-def _word(tag: re.Match[str], me: DiscordBotUser, names: MentionNames) -> str:
+def _tag_name(tag: re.Match[str], me: DiscordBotUser, names: MentionNames) -> str:
     kind, number = tag[1], tag[2]
     if _is_me(tag, me):
         return f"@{me.name}"

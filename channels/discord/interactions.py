@@ -1,6 +1,7 @@
-"""Answers to slash commands: Discord wants the first within three seconds, and the rest within fifteen minutes.
+"""Responses to slash commands: Discord wants the first within 3 seconds, the others within 15 minutes.
 
-What answers one is its token, which is kept in memory only: after a restart the answer is an ordinary message.
+A response needs the interaction's token, which is kept in memory only: after a restart the answer is an ordinary
+message.
 """
 
 from __future__ import annotations
@@ -26,20 +27,32 @@ from channels.discord.errors import (
 
 log = logging.getLogger(__name__)
 MAX_OPEN_INTERACTIONS = 1_000
-"""Interactions that are remembered."""
+"""Interactions kept in memory."""
 RESPOND_NOW, RESPOND_LATER = 4, 5
-"""Kinds of a first answer: a message, or the notice that one is worked on."""
+"""Types of a first response: a message, or the notice that the bot is "thinking"."""
 LOADING = 1 << 7
-"""The flag of such a notice."""
-FOR_ONE = 1 << 6
-"""The flag of an answer that only the one who asked can see."""
+"""The message flag of that notice."""
+EPHEMERAL = 1 << 6
+"""The message flag of a response that only the command's user can see."""
 DONE_MARK = "✓"
 
 
 @dataclass(slots=True, eq=False)
 class _OpenInteraction:
-    """An interaction whose token may still be used. `notice`: when it is shown that an answer is worked on; `answers`: ids
-    of messages by the keys of their parts."""
+    """An interaction whose token may still be valid.
+
+    Attributes:
+        id: Discord's id.
+        token: the secret that allows responses.
+        application: the id of the bot's application.
+        place: the id of the channel or thread.
+        notice: when to defer it, in monotonic seconds.
+        until: when its token expires, in monotonic seconds.
+        state: "dead" allows no further response.
+        answers: message ids by the keys of their parts.
+        lock: held while a response is sent.
+        begun: set as soon as an answer starts.
+    """
 
     id: str
     token: str = field(repr=False)
@@ -58,16 +71,16 @@ class _OpenInteraction:
 
 
 class OpenInteractions:
-    """The interactions of one bot that can still be answered."""
+    """The interactions of one bot that still accept responses."""
 
     def __init__(self, api: DiscordApi, timing: DiscordApiTiming) -> None:
         self._api = api
         self._timing = timing
-        self._living: OrderedDict[str, _OpenInteraction] = OrderedDict()
-        self._of_message: dict[str, _OpenInteraction] = {}
+        self._open: OrderedDict[str, _OpenInteraction] = OrderedDict()
+        self._by_message: dict[str, _OpenInteraction] = {}
 
     def remember(self, raw: Any) -> None:
-        """Takes note of an interaction as the gateway tells it; before its event is handed on."""
+        """Store an interaction from the gateway, before its event is handled."""
         now = self._timing.monotonic()
         try:
             number, token, application, place = (
@@ -75,203 +88,232 @@ class OpenInteractions:
             )
         except (KeyError, TypeError):
             return
-        if not all(word.isdecimal() for word in (number, application, place)) or "/" in token:
+        if not all(value.isdecimal() for value in (number, application, place)) or "/" in token:
             return
-        if number not in self._living:
+        if number not in self._open:
             notice, until = now + self._timing.answer_first, now + self._timing.interaction
-            self._living[number] = _OpenInteraction(number, token, application, place, notice, until)
-        while len(self._living) > MAX_OPEN_INTERACTIONS:
-            self._forget(next(iter(self._living.values())))
+            self._open[number] = _OpenInteraction(number, token, application, place, notice, until)
+        while len(self._open) > MAX_OPEN_INTERACTIONS:
+            self._forget(next(iter(self._open.values())))
 
     async def defer(self, raw: Any) -> None:
-        """Shows that an answer is worked on, where none has begun by then. Raises nothing; takes at most a few seconds."""
+        """Show "thinking" if no answer has started in time. Takes a few seconds at most; raises nothing."""
         self.remember(raw)
-        one = self._alive(str(raw.get("id")) if isinstance(raw, dict) else "")
-        if one is None:
+        interaction = self._find_open(str(raw.get("id")) if isinstance(raw, dict) else "")
+        if interaction is None:
             return
         try:
-            async with asyncio.timeout(max(0.0, one.notice - self._timing.monotonic())):
-                await one.begun.wait()
+            async with asyncio.timeout(max(0.0, interaction.notice - self._timing.monotonic())):
+                await interaction.begun.wait()
         except TimeoutError:
-            async with one.lock:
-                await self._defer(one)
+            async with interaction.lock:
+                await self._defer(interaction)
 
     async def confirm(self, raw: Any) -> None:
-        """Shows the person alone that the command was taken, where nothing more will be said to it. Raises nothing."""
+        """Confirm a command that gets no other answer, visible to its user only. Raises nothing."""
         self.remember(raw)
-        one = self._alive(str(raw.get("id")) if isinstance(raw, dict) else "")
-        if one is None:
+        interaction = self._find_open(str(raw.get("id")) if isinstance(raw, dict) else "")
+        if interaction is None:
             return
-        async with one.lock:
-            if one.state != "new" or one.begun.is_set():
+        async with interaction.lock:
+            if interaction.state != "new" or interaction.begun.is_set():
                 return
             try:
-                await self._callback(one, RESPOND_NOW, {"content": DONE_MARK, "flags": FOR_ONE})
-                one.state = "dead"
+                await self._callback(interaction, RESPOND_NOW, {"content": DONE_MARK, "flags": EPHEMERAL})
+                interaction.state = "dead"
             except (DiscordApiError, DiscordUnavailable) as error:
-                log.debug("a command was not confirmed: %s", error, extra={"action": "discord.confirm"})
+                log.debug("command not confirmed: %s", error, extra={"action": "discord.confirm"})
 
     async def answer(
         self, number: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
     ) -> str | None:
-        """Answers an interaction and returns the id of the message; None where an ordinary message has to do it:
-        the interaction is unknown, over, or has its answer.
+        """Send the first response and return its message id; None if only an ordinary message is possible.
 
-        The same key again returns the same message. Raises `DiscordApiError` or `DiscordUnavailable`.
+        None if the interaction is unknown, has expired or has its response. The same key returns the same message.
+
+        Args:
+            number: the interaction's id.
+            key: the part's key; empty if it has none.
+            payload: the message.
+            files: its uploads.
+
+        Raises:
+            DiscordApiError: Discord refused the message.
+            DiscordUnavailable: no readable response came; the outcome is unknown.
         """
-        one = self._alive(number)
-        if one is None:
+        interaction = self._find_open(number)
+        if interaction is None:
             return None
-        one.begun.set()
-        async with one.lock:
-            if key and key in one.answers:
-                return one.answers[key]
-            if one.state in ("answered", "dead"):
+        interaction.begun.set()
+        async with interaction.lock:
+            if key and key in interaction.answers:
+                return interaction.answers[key]
+            if interaction.state in ("answered", "dead"):
                 return None
             try:
-                message = await self._first(one, payload, files)
+                message = await self._respond(interaction, payload, files)
             except DiscordApiError as error:
-                if not _over(error):
+                if not _is_expired(error):
                     raise
-                self._end(one, error)
+                self._mark_dead(interaction, error)
                 return None
-            one.state = "answered"
-            self._keep(one, key, message)
+            interaction.state = "answered"
+            self._keep(interaction, key, message)
             return message
 
     async def follow(
         self, place: str, key: str, payload: dict[str, Any], files: Sequence[FileUpload] = ()
     ) -> str | None:
-        """A further message to the newest interaction that has its answer in this channel or thread; None where there
-        is none. For channels in which the bot may only answer."""
-        for one in reversed(list(self._living.values())):
-            if one.place == place and one.state == "answered" and self._alive(one.id):
+        """Send a follow-up to the newest answered interaction of a chat and return its id; None if there is none.
+
+        For channels in which the bot may only respond to commands. The same key returns the same message.
+
+        Args:
+            place: the id of the channel or thread.
+            key: the part's key; empty if it has none.
+            payload: the message.
+            files: its uploads.
+
+        Raises:
+            DiscordApiError: Discord refused the message.
+            DiscordUnavailable: no readable response came; the outcome is unknown.
+        """
+        for interaction in reversed(list(self._open.values())):
+            if interaction.place == place and interaction.state == "answered" and self._find_open(interaction.id):
                 break
         else:
             return None
-        async with one.lock:
-            if key and key in one.answers:
-                return one.answers[key]
+        async with interaction.lock:
+            if key and key in interaction.answers:
+                return interaction.answers[key]
             try:
-                path = f"/webhooks/{one.application}/{one.token}"
-                made = await self._api.call("POST", path, json=payload, params={"wait": "true"}, files=files)
+                path = f"/webhooks/{interaction.application}/{interaction.token}"
+                message = await self._api.call("POST", path, json=payload, params={"wait": "true"}, files=files)
             except DiscordApiError as error:
-                if not _over(error):
+                if not _is_expired(error):
                     raise
-                self._end(one, error)
+                self._mark_dead(interaction, error)
                 return None
-            self._keep(one, key, _id(made))
-            return _id(made)
+            self._keep(interaction, key, _id(message))
+            return _id(message)
 
     async def edit(self, message: str, payload: dict[str, Any]) -> bool:
-        """Changes a message that answered an interaction; False where that has to be done in the channel."""
-        one = self._of_message.get(message)
-        if one is None or self._alive(one.id) is None:
+        """Edit a response to an interaction; return false if only the channel's route can edit the message."""
+        interaction = self._by_message.get(message)
+        if interaction is None or self._find_open(interaction.id) is None:
             return False
         try:
-            await self._api.call("PATCH", f"/webhooks/{one.application}/{one.token}/messages/{message}", json=payload)
+            path = f"/webhooks/{interaction.application}/{interaction.token}/messages/{message}"
+            await self._api.call("PATCH", path, json=payload)
         except DiscordApiError as error:
             if error.code == THREAD_ARCHIVED:
                 return False
-            if not _over(error) or error.code == UNKNOWN_MESSAGE:
+            if not _is_expired(error) or error.code == UNKNOWN_MESSAGE:
                 raise
-            self._end(one, error)
+            self._mark_dead(interaction, error)
             return False
         return True
 
     async def dismiss(self, number: str) -> None:
-        """Takes back the notice of an interaction that gets no answer. Raises nothing."""
-        one = self._alive(number)
-        if one is None:
+        """Remove the notice of an interaction that gets no answer. Raises nothing."""
+        interaction = self._find_open(number)
+        if interaction is None:
             return
-        one.begun.set()
-        async with one.lock:
-            await self._defer(one)
-            if one.state != "deferred":
+        interaction.begun.set()
+        async with interaction.lock:
+            await self._defer(interaction)
+            if interaction.state != "deferred":
                 return
-            one.state = "dead"
+            interaction.state = "dead"
             try:
-                await self._api.call("DELETE", one.original)
+                await self._api.call("DELETE", interaction.original)
             except (DiscordApiError, DiscordUnavailable) as error:
-                log.debug("a notice was not taken back: %s", error, extra={"action": "discord.notice"})
+                log.debug("thinking notice not removed: %s", error, extra={"action": "discord.notice"})
 
-    async def _first(self, one: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]) -> str:
+    async def _respond(
+        self, interaction: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]
+    ) -> str:
         if files:
-            await self._defer(one)  # a file may take longer than Discord waits
-        if one.state == "dead":
+            await self._defer(interaction)  # an upload may take longer than Discord waits
+        if interaction.state == "dead":
             raise DiscordApiError(404, UNKNOWN_INTERACTION, "the interaction is over")
-        if one.state == "new" and files:
+        if interaction.state == "new" and files:
             raise DiscordUnavailable("it is not known whether an interaction is still open")
-        if one.state == "new":
+        if interaction.state == "new":
             try:
-                found = await self._callback(one, RESPOND_NOW, payload)
+                result = await self._callback(interaction, RESPOND_NOW, payload)
             except DiscordApiError as error:
                 if error.code != ALREADY_ANSWERED:
                     raise
-                return await self._found(one, payload, files)
-            if message := _id((found or {}).get("resource", {}).get("message")):
+                return await self._recover(interaction, payload, files)
+            if message := _id((result or {}).get("resource", {}).get("message")):
                 return message
-            return _id(await self._api.call("GET", one.original))
-        return _id(await self._api.call("PATCH", one.original, json=payload, files=files))
+            return _id(await self._api.call("GET", interaction.original))
+        return _id(await self._api.call("PATCH", interaction.original, json=payload, files=files))
 
-    async def _found(self, one: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]) -> str:
-        """What an earlier try whose outcome nobody heard has made: a notice, or the answer itself."""
-        found = await self._api.call("GET", one.original)
-        if isinstance(found, dict) and int(found.get("flags") or 0) & LOADING:
-            found = await self._api.call("PATCH", one.original, json=payload, files=files)
-        return _id(found)
+    async def _recover(
+        self, interaction: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]
+    ) -> str:
+        """Complete an earlier try with unknown outcome, which left a notice or the response itself."""
+        message = await self._api.call("GET", interaction.original)
+        if isinstance(message, dict) and int(message.get("flags") or 0) & LOADING:
+            message = await self._api.call("PATCH", interaction.original, json=payload, files=files)
+        return _id(message)
 
-    async def _defer(self, one: _OpenInteraction) -> None:
-        """The notice, where nothing was said yet; the caller holds the lock."""
-        if one.state != "new":
+    async def _defer(self, interaction: _OpenInteraction) -> None:
+        """Show the notice if there is no response yet; the caller holds the lock."""
+        if interaction.state != "new":
             return
         try:
-            await self._callback(one, RESPOND_LATER, None)
-            one.state = "deferred"
+            await self._callback(interaction, RESPOND_LATER, None)
+            interaction.state = "deferred"
         except DiscordApiError as error:
             if error.code == ALREADY_ANSWERED:
-                one.state = "deferred"
-            elif _over(error):
-                self._end(one, error)
+                interaction.state = "deferred"
+            elif _is_expired(error):
+                self._mark_dead(interaction, error)
             else:
-                log.debug("a notice was refused: %s", error, extra={"action": "discord.notice"})
+                log.debug("thinking notice refused: %s", error, extra={"action": "discord.notice"})
         except DiscordUnavailable as error:
-            log.debug("a notice was not shown: %s", error, extra={"action": "discord.notice"})
+            log.debug("thinking notice not shown: %s", error, extra={"action": "discord.notice"})
 
-    async def _callback(self, one: _OpenInteraction, kind: int, payload: dict[str, Any] | None) -> Any:
+    async def _callback(self, interaction: _OpenInteraction, kind: int, payload: dict[str, Any] | None) -> Any:
         body: dict[str, Any] = {"type": kind} if payload is None else {"type": kind, "data": payload}
         return await self._api.call(
-            "POST", f"/interactions/{one.id}/{one.token}/callback", json=body, params={"with_response": "true"},
+            "POST",
+            f"/interactions/{interaction.id}/{interaction.token}/callback",
+            json=body,
+            params={"with_response": "true"},
             within=self._timing.callback,
-        )  # fmt: skip
+        )
 
-    def _alive(self, number: str) -> _OpenInteraction | None:
-        one = self._living.get(number)
-        if one is None or one.state == "dead":
+    def _find_open(self, number: str) -> _OpenInteraction | None:
+        interaction = self._open.get(number)
+        if interaction is None or interaction.state == "dead":
             return None
-        if self._timing.monotonic() >= one.until:
-            self._forget(one)
+        if self._timing.monotonic() >= interaction.until:
+            self._forget(interaction)
             return None
-        return one
+        return interaction
 
-    def _keep(self, one: _OpenInteraction, key: str, message: str) -> None:
+    def _keep(self, interaction: _OpenInteraction, key: str, message: str) -> None:
         if key:
-            one.answers[key] = message
+            interaction.answers[key] = message
         if message:
-            self._of_message[message] = one
+            self._by_message[message] = interaction
 
-    def _end(self, one: _OpenInteraction, error: DiscordApiError) -> None:
-        one.state = "dead"
-        log.debug("an interaction is over: %s", error, extra={"action": "discord.interaction"})
+    def _mark_dead(self, interaction: _OpenInteraction, error: DiscordApiError) -> None:
+        interaction.state = "dead"
+        log.debug("interaction expired: %s", error, extra={"action": "discord.interaction"})
 
-    def _forget(self, one: _OpenInteraction) -> None:
-        self._living.pop(one.id, None)
-        for message in [message for message, of in self._of_message.items() if of is one]:
-            del self._of_message[message]
+    def _forget(self, interaction: _OpenInteraction) -> None:
+        self._open.pop(interaction.id, None)
+        for message in [message for message, owner in self._by_message.items() if owner is interaction]:
+            del self._by_message[message]
 
 
-def _over(error: DiscordApiError) -> bool:
-    """Whether it is that the token or what it is for has come to its end."""
+def _is_expired(error: DiscordApiError) -> bool:
+    """Return true if the token, or the response that it belongs to, is no longer valid."""
     codes = (UNKNOWN_INTERACTION, UNKNOWN_WEBHOOK, INVALID_WEBHOOK_TOKEN, UNKNOWN_MESSAGE)
     return error.code in codes or error.status in (401, 404)
 

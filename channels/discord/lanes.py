@@ -1,7 +1,7 @@
-"""Lanes: what happens in a chat is taken in order, one thing after the other; chats do not wait for each other.
+"""Lanes: the events of a chat are handled in order, one at a time; chats do not wait for each other.
 
-A lane is a queue with a task, made where it is needed and gone when it is empty. A lane may have a gap: something
-before what waits in it has to be fetched first.
+A lane is a queue with a task; it exists only while it has work. A lane may have a gap: messages older than its queued
+items that have to be fetched first.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ Item = TypeVar("Item")
 
 @dataclass
 class _ChatLane(Generic[Item]):
-    waiting: deque[Item] = field(default_factory=deque)
+    items: deque[Item] = field(default_factory=deque)
     gap: bool = False
     task: asyncio.Task[None] | None = None
 
 
 class ChatLanes(Generic[Item]):
-    """`take` is awaited for each item of a lane, `fill` for its gap. What either raises ends everything: `failed`."""
+    """All lanes of a channel.
+
+    Args:
+        channel: the configured name, for the log.
+        take: awaited for each item, with the lane's name. An exception goes to `failed`.
+        fill: awaited for a gap, with the lane's name. An exception goes to `failed`.
+        room: items that may wait in a lane.
+    """
 
     def __init__(
         self,
@@ -42,36 +49,36 @@ class ChatLanes(Generic[Item]):
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, name: str, item: Item) -> None:
-        """Queues an item. Where too many wait, all are dropped and become a gap: the platform has them."""
+        """Queue an item. If the lane is full, drop all and mark a gap: the platform still has the messages."""
         lane = self._lane(name)
-        if len(lane.waiting) >= self._room:
+        if len(lane.items) >= self._room:
             log.warning(
-                "channel %s: %d events wait in chat %s; they are dropped and its messages are fetched again",
-                self._channel, len(lane.waiting), name, extra={"action": "discord.lane_full"},
+                "chat queue full, events dropped and messages fetched again: channel=%s chat=%s events=%d",
+                self._channel, name, len(lane.items), extra={"action": "discord.lane_full"},
             )  # fmt: skip
-            lane.waiting.clear()
+            lane.items.clear()
             lane.gap = True
         else:
-            lane.waiting.append(item)
+            lane.items.append(item)
 
     def gap(self, name: str) -> None:
-        """Something before what waits in the lane has to be fetched."""
+        """Mark that messages before the lane's queued items have to be fetched."""
         self._lane(name).gap = True
 
     @property
     def busy(self) -> int:
-        """How many lanes there are now."""
+        """The number of lanes with work."""
         return len(self._lanes)
 
     async def close(self) -> None:
-        """Ends every lane; what waits is given up."""
+        """End every lane and drop the queued items."""
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._lanes.clear()
         if not self.failed.cancel() and not self.failed.cancelled():
-            self.failed.exception()  # somebody looked at it
+            self.failed.exception()  # mark the exception as retrieved
 
     def _lane(self, name: str) -> _ChatLane[Item]:
         lane = self._lanes.get(name)
@@ -82,15 +89,15 @@ class ChatLanes(Generic[Item]):
 
     async def _run(self, name: str, lane: _ChatLane[Item]) -> None:
         try:
-            while lane.gap or lane.waiting:
+            while lane.gap or lane.items:
                 if lane.gap:
-                    lane.gap = False  # another one may come up meanwhile
+                    lane.gap = False  # before the fetch, since another gap may appear during it
                     await self._fill(name)
                 else:
-                    await self._take(name, lane.waiting.popleft())
-        except Exception as error:  # noqa: BLE001 - it is handed to whoever runs the channel
+                    await self._take(name, lane.items.popleft())
+        except Exception as error:  # noqa: BLE001 - passed to the channel's run through `failed`
             if not self.failed.done():
                 self.failed.set_exception(error)
         else:
-            # Nothing was awaited since it was found empty.
+            # No await since the lane was empty, so nothing was queued in between.
             del self._lanes[name]

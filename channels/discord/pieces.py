@@ -1,4 +1,4 @@
-"""Discord's Markdown in messages: looks that a cut goes through are closed before it and opened again behind it."""
+"""Split of Discord's Markdown into messages: formatting across a cut is closed before it and reopened after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from channels.markdown.marked_text import utf16
 from channels.markdown.split_source import split_source
 
 MARKS_MARGIN = 24
-"""UTF-16 code units for marks that are closed and opened again: more than all of them at once."""
+"""UTF-16 code units reserved for marks that are closed and reopened: more than all of them at once."""
 _FENCE = re.compile(r"(?:> )*```")
 _BLOCK = re.compile(r"(?:> )*\s*(?:$|- |\d{1,9}[.)] |#{1,3} )")
 _LEAD = re.compile(r"(?:> )*\s*")
@@ -21,27 +21,27 @@ _SCAN = re.compile(
 
 
 def pieces(source: str, limit: int) -> list[str]:
-    """Pieces of what `render` made, of at most `limit` UTF-16 code units, in order."""
+    """Split rendered Markdown into pieces of at most `limit` UTF-16 code units, in order."""
     if utf16(source) <= limit:
         return [source] if source.strip() else []
-    made: list[str] = []
+    result: list[str] = []
     open_marks: list[str] = []
     escape = ""
-    for piece in split_source(source, limit - MARKS_MARGIN, utf16):
-        whole = escape + piece
-        if open_marks and not _FENCE.match(whole):
-            lead = _LEAD.match(whole)
+    for part in split_source(source, limit - MARKS_MARGIN, utf16):
+        piece = escape + part
+        if open_marks and not _FENCE.match(piece):
+            lead = _LEAD.match(piece)
             at = lead.end() if lead else 0
-            whole = whole[:at] + "".join(open_marks) + whole[at:]
-        open_marks, escape = _open_at_end(whole)
-        made.append(whole.removesuffix(escape) + "".join(reversed(open_marks)))
+            piece = piece[:at] + "".join(open_marks) + piece[at:]
+        open_marks, escape = _open_at_end(piece)
+        result.append(piece.removesuffix(escape) + "".join(reversed(open_marks)))
     if escape:
-        made[-1] += escape
-    return made
+        result[-1] += escape
+    return result
 
 
 def _open_at_end(piece: str) -> tuple[list[str], str]:
-    """The marks that are not closed yet, outer ones first, and a backslash that is cut from what it escapes."""
+    """Return the marks still open, outer ones first, and a final backslash that the cut separates from its sign."""
     marks: list[str] = []
     fenced, line = False, ""
     for line in piece.split("\n"):
@@ -50,17 +50,17 @@ def _open_at_end(piece: str) -> tuple[list[str], str]:
         elif not fenced:
             if _BLOCK.match(line):
                 marks = []
-            _follow(line, marks)
+            _update_marks(line, marks)
     torn = not fenced and (len(line) - len(line.rstrip("\\"))) % 2
     return marks, "\\" if torn else ""
 
 
-def _follow(line: str, marks: list[str]) -> None:
-    for found in _SCAN.finditer(line):
-        if found["torn"]:
-            marks.append(found["torn"])
-            return  # what follows is code
-        mark = found["mark"]
+def _update_marks(line: str, marks: list[str]) -> None:
+    for match in _SCAN.finditer(line):
+        if match["torn"]:
+            marks.append(match["torn"])
+            return  # the rest of the line is code
+        mark = match["mark"]
         if not mark:
             continue
         if mark in marks:

@@ -1,4 +1,4 @@
-"""What people show on messages: Discord tells each emoji that comes and goes, the port wants what somebody now shows."""
+"""Reactions: Discord reports each emoji added or removed; the port wants all that a person currently shows."""
 
 from __future__ import annotations
 
@@ -12,33 +12,42 @@ from channels.discord.content import Raw, number_of, text_of
 from channels.discord.inbound import MessageScene, person, unparsed, whole_text
 
 MAX_TRACKED_MESSAGES = 5000
-"""Reactions of one person to one message that are kept; the one that was quiet longest is forgotten first."""
+"""Tracked pairs of message and person; the one without changes for longest is forgotten first."""
 REACTION_ADD, REACTION_REMOVE = "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE"
 CLEARED, EMOJI_CLEARED = "MESSAGE_REACTION_REMOVE_ALL", "MESSAGE_REACTION_REMOVE_EMOJI"
 REACTIONS = frozenset({REACTION_ADD, REACTION_REMOVE, CLEARED, EMOJI_CLEARED})
 
 
 class ReactionTracker:
-    """Remembers what is shown. What was shown before we began is not known; it is then taken for nothing."""
+    """The current reactions of people to messages. Those from before the start are unknown and count as none."""
 
     def __init__(self, remembered: int = MAX_TRACKED_MESSAGES) -> None:
-        self._remembered = remembered
-        self._shown: OrderedDict[tuple[str, str], tuple[Sender, tuple[str, ...]]] = OrderedDict()
+        self._max_tracked = remembered
+        self._reactions: OrderedDict[tuple[str, str], tuple[Sender, tuple[str, ...]]] = OrderedDict()
 
     def read(
         self, scene: MessageScene, event: str, raw: Any, *, serial: str, now: str, roles: tuple[str, ...] = ()
     ) -> list[Reaction | UnparsedUpdate]:
-        """What changed. `serial` names the event: Discord gives it no id; `roles` are those of who took back."""
+        """Read an event and return the changed reactions.
+
+        Args:
+            scene: the chat.
+            event: one of `REACTIONS`.
+            raw: the event's JSON.
+            serial: names the event, since Discord gives it no id.
+            now: the time of the change.
+            roles: the roles of the person who removed a reaction.
+        """
         try:
             changes = list(self._changes(scene, event, whole_text(raw), roles))
-        except Exception as error:  # noqa: BLE001 - as for messages
+        except Exception as error:  # noqa: BLE001 - unreadable input is kept, as for messages
             reason = f"a reaction cannot be read ({type(error).__name__}: {str(error)[:200]})"
             return [unparsed(scene.channel, scene.where.chat, "r", raw, reason)]
-        where = scene.where
+        place = scene.where
         return [
             Reaction(
-                scene.channel, f"r{serial}:{sender.id}", where.chat, message, sender, emojis, now, where.thread,
-                where.space,
+                scene.channel, f"r{serial}:{sender.id}", place.chat, message, sender, emojis, now, place.thread,
+                place.space,
             )
             for message, sender, emojis in changes
         ]  # fmt: skip
@@ -50,44 +59,44 @@ class ReactionTracker:
         if event == CLEARED:
             yield from self._clear(message, lambda _: ())
         elif event == EMOJI_CLEARED:
-            gone = _emoji(raw)
-            yield from self._clear(message, lambda emojis: _without(emojis, gone))
+            emoji = _emoji(raw)
+            yield from self._clear(message, lambda emojis: _without(emojis, emoji))
         else:
             key = (message, number_of(raw.get("user_id")))
             if key[1] == scene.me.id:
                 return
-            known, emojis = self._shown.get(key, (Sender(key[1], roles=roles), ()))
+            sender, emojis = self._reactions.get(key, (Sender(key[1], roles=roles), ()))
             emojis = _without(emojis, _emoji(raw))
             if event == REACTION_ADD:
-                known, emojis = _who(raw, key[1]), (*emojis, _emoji(raw))
-            self._keep(key, known, emojis)
-            yield message, known, emojis
+                sender, emojis = _read_sender(raw, key[1]), (*emojis, _emoji(raw))
+            self._keep(key, sender, emojis)
+            yield message, sender, emojis
 
     def _clear(
-        self, message: str, left: Callable[[tuple[str, ...]], tuple[str, ...]]
+        self, message: str, reduce: Callable[[tuple[str, ...]], tuple[str, ...]]
     ) -> Iterator[tuple[str, Sender, tuple[str, ...]]]:
-        for key, (sender, emojis) in list(self._shown.items()):
-            if key[0] == message and left(emojis) != emojis:
-                self._keep(key, sender, left(emojis))
-                yield message, sender, left(emojis)
+        for key, (sender, emojis) in list(self._reactions.items()):
+            if key[0] == message and reduce(emojis) != emojis:
+                self._keep(key, sender, reduce(emojis))
+                yield message, sender, reduce(emojis)
 
     def _keep(self, key: tuple[str, str], sender: Sender, emojis: tuple[str, ...]) -> None:
         if not emojis:
-            self._shown.pop(key, None)
+            self._reactions.pop(key, None)
             return
-        self._shown[key] = (sender, emojis)
-        self._shown.move_to_end(key)
-        while len(self._shown) > self._remembered:
-            self._shown.popitem(last=False)
+        self._reactions[key] = (sender, emojis)
+        self._reactions.move_to_end(key)
+        while len(self._reactions) > self._max_tracked:
+            self._reactions.popitem(last=False)
 
 
 def who_took_back(space: str, event: str, raw: Any) -> str:
-    """The id of the person who took back a reaction in a server: their roles are not told."""
+    """Return the id of the person who removed a reaction in a server, since the event lacks their roles; else empty."""
     number = raw.get("user_id") if space and event == REACTION_REMOVE and isinstance(raw, dict) else None
     return number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
 
 
-def _who(raw: Raw, number: str) -> Sender:
+def _read_sender(raw: Raw, number: str) -> Sender:
     member = raw.get("member")
     if not isinstance(member, dict) or not isinstance(member.get("user"), dict):
         return Sender(number)
@@ -104,5 +113,5 @@ def _emoji(raw: Raw) -> str:
     return f":{name}:" if name else f"custom:{number_of(number)}"
 
 
-def _without(emojis: tuple[str, ...], gone: str) -> tuple[str, ...]:
-    return tuple(one for one in emojis if one != gone)
+def _without(emojis: tuple[str, ...], removed: str) -> tuple[str, ...]:
+    return tuple(emoji for emoji in emojis if emoji != removed)

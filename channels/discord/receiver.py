@@ -1,4 +1,4 @@
-"""One run of receiving: what the gateway says goes to the lane of its chat, is read there, and handed to the gate."""
+"""One run of receiving: gateway events go to their chat's lane, are parsed there, and passed to `receive`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ log = logging.getLogger(__name__)
 MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE = "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE"
 DELETED = frozenset({"MESSAGE_DELETE", "MESSAGE_DELETE_BULK"})
 HANDLED_EVENTS = frozenset({MESSAGE_CREATE, MESSAGE_UPDATE, INTERACTION_CREATE}) | DELETED | REACTIONS
-"""Events that happen in a chat."""
-RECENT = 4000
-"""Messages that were handed over, of which is known that they need not be once more."""
+"""Events that belong to a chat."""
+MAX_RECENT_MESSAGES = 4000
+"""Remembered ids of messages that were already passed on, so that they are not passed on again."""
 
 Take: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
-"""`Receive`."""
+"""`Receive`, with any result."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscordEvent:
-    """Something that happened in a chat. `serial` names it within its session."""
+    """An event in a chat. `serial` names it within its session."""
 
     event: str
     raw: Any
@@ -50,7 +50,17 @@ class DiscordEvent:
 
 
 class DiscordReceiver:
-    """Lives as long as one `run`. `ready` is called at the beginning of each session."""
+    """The receiving side of one run.
+
+    Args:
+        options: the channel's options.
+        ask: the REST API, with retries.
+        interactions: the bot's open interactions.
+        duplicates: the check for a second program with the same token.
+        receive: takes each event; returns when the event is durable.
+        known: the durable position of this channel.
+        pace: timing and limits.
+    """
 
     def __init__(
         self,
@@ -68,92 +78,97 @@ class DiscordReceiver:
         self._interactions = interactions
         self._duplicates = duplicates
         self._receive = receive
-        self._places = ChatDirectory(ask)
-        self._people = MemberRoles(ask, pace.monotonic, pace.believed)
-        self._missed = Backfill(options, known, self._places, ask, pace)
-        self._shown = ReactionTracker()
+        self._directory = ChatDirectory(ask)
+        self._member_roles = MemberRoles(ask, pace.monotonic, pace.believed)
+        self._backfill = Backfill(options, known, self._directory, ask, pace)
+        self._reactions = ReactionTracker()
         self._recent: OrderedDict[str, None] = OrderedDict()
         self._lanes: ChatLanes[DiscordEvent] = ChatLanes(options.name, self._take, self._fill, pace.room)
-        self._beside: set[asyncio.Task[None]] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gap_search: asyncio.Task[None] | None = None
 
     @property
     def failed(self) -> asyncio.Future[None]:
-        """Done when something cannot be made durable; the run ends with it."""
+        """A future that fails if an event cannot be made durable; the run ends with it."""
         return self._lanes.failed
 
     def hear(self, event: str, raw: Any, serial: str) -> None:
-        """Takes an event of the gateway. Raises only over a READY that does not say who we are."""
+        """Handle an event of the gateway. Raise only for a READY without the bot's user."""
         try:
-            self._hear(event, raw, serial)
+            self._dispatch(event, raw, serial)
         except Exception:
             if event == "READY":
                 raise
             log.warning(
-                "channel %s: an event %s cannot be read", self._channel, event, exc_info=True,
+                "unreadable event: channel=%s event=%s", self._channel, event, exc_info=True,
                 extra={"action": "discord.unread"},
             )  # fmt: skip
             self._lanes.put("", DiscordEvent(event, raw, serial))
 
-    def _hear(self, event: str, raw: Any, serial: str) -> None:
+    def _dispatch(self, event: str, raw: Any, serial: str) -> None:
         if event == MESSAGE_CREATE:
-            self._duplicates.hear(self._places.me.id, raw)
+            self._duplicates.hear(self._directory.me.id, raw)
         if event in HANDLED_EVENTS:
             self._queue(DiscordEvent(event, raw, serial))
         elif event == "READY":
             self._begin(raw)
         elif event == "GUILD_CREATE":
-            self._places.learn(event, raw)
-            for chat in self._missed.in_guild(raw):
+            self._directory.learn(event, raw)
+            for chat in self._backfill.in_guild(raw):
                 self._lanes.gap(chat)
         elif not event:
             self._lanes.put("", DiscordEvent("", raw, serial))
         else:
-            self._learn(event, raw)
+            self._learn_chat(event, raw)
 
     async def close(self) -> None:
-        """Ends everything; what is not durable is fetched by the next run."""
-        tasks = [*self._beside, *([self._looking] if self._looking else [])]
+        """End all work; the next run fetches the messages that are not durable."""
+        tasks = [*self._tasks, *([self._gap_search] if self._gap_search else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._lanes.close()
 
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Does work that nobody waits for; where it fails, the run does."""
+        """Start a background task; if it fails, the run fails."""
         task = asyncio.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._done)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._beside.discard(task)
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
             self.failed.set_exception(error)
 
     def _begin(self, raw: Any) -> None:
-        self._places.begin(raw.get("user") if isinstance(raw, dict) else None)
-        self._missed.begin()
+        self._directory.begin(raw.get("user") if isinstance(raw, dict) else None)
+        self._backfill.begin()
         self._duplicates.begin()
-        if self._looking is not None:
-            self._looking.cancel()
-        self._looking = self.beside(self._missed.elsewhere(self._lanes.gap))
-        log.info("channel %s: connected as %s", self._channel, self._places.me.name, extra={"action": "discord.ready"})
+        if self._gap_search is not None:
+            self._gap_search.cancel()
+        self._gap_search = self.beside(self._backfill.elsewhere(self._lanes.gap))
+        log.info(
+            "discord connected: channel=%s username=%s",
+            self._channel,
+            self._directory.me.name,
+            extra={"action": "discord.ready"},
+        )
 
-    def _learn(self, event: str, raw: Any) -> None:
-        self._places.learn(event, raw)
+    def _learn_chat(self, event: str, raw: Any) -> None:
+        self._directory.learn(event, raw)
         number = raw.get("id") if isinstance(raw, dict) else None
         if not isinstance(number, str):
             return
         if event in ("CHANNEL_DELETE", "THREAD_DELETE"):
-            self._missed.gone(number)
+            self._backfill.gone(number)
         elif event == "CHANNEL_CREATE" or (event == "THREAD_CREATE" and raw.get("newly_created")):
-            self._missed.new(number)
+            self._backfill.new(number)
 
     def _queue(self, item: DiscordEvent) -> None:
         number = item.raw.get("channel_id") if isinstance(item.raw, dict) else None
         chat = number if isinstance(number, str) and number.isascii() and number.isdigit() else ""
-        if chat and self._missed.is_first(chat):
+        if chat and self._backfill.is_first(chat):
             self._lanes.gap(chat)
         if item.event == INTERACTION_CREATE:
             self._interactions.remember(item.raw)
@@ -165,51 +180,51 @@ class DiscordReceiver:
             await self._receive(unparsed(self._channel, "", "f", item.raw, reason))
             return
         if item.event == INTERACTION_CREATE:
-            await self._used(item.raw)
+            await self._take_interaction(item.raw)
         else:
-            await self._take_in(self._scene(await self._places.find(chat, item.raw)), item)
+            await self._take_event(self._scene(await self._directory.find(chat, item.raw)), item)
 
-    async def _take_in(self, scene: MessageScene, item: DiscordEvent) -> None:
-        raw, where = item.raw, scene.where
+    async def _take_event(self, scene: MessageScene, item: DiscordEvent) -> None:
+        raw, place = item.raw, scene.where
         if item.event == MESSAGE_CREATE:
-            await self._message(scene, raw)
+            await self._take_message(scene, raw)
         elif item.event == MESSAGE_UPDATE:
-            # Most are about looks, and not worth asking for anybody's roles.
+            # Most updates leave the content as it is, and do not need a request for roles.
             if isinstance(raw, dict) and raw.get("edited_timestamp"):
-                await self._hand_over(read_edit(scene, raw, await self._roles(where, author_without_roles(where, raw))))
+                await self._pass_on(read_edit(scene, raw, await self._roles(place, author_without_roles(place, raw))))
         elif item.event in DELETED:
-            await self._hand_over(*read_deletion(scene, raw, self._now()))
+            await self._pass_on(*read_deletion(scene, raw, self._now()))
         else:
-            roles = await self._roles(where, who_took_back(where.space, item.event, raw))
-            found = self._shown.read(scene, item.event, raw, serial=item.serial, now=self._now(), roles=roles)
-            await self._hand_over(*found)
+            roles = await self._roles(place, who_took_back(place.space, item.event, raw))
+            changes = self._reactions.read(scene, item.event, raw, serial=item.serial, now=self._now(), roles=roles)
+            await self._pass_on(*changes)
 
-    async def _used(self, raw: Any) -> None:
-        """Somebody used a command. Discord waits three seconds to hear that an answer comes."""
-        event = read_interaction(self._channel, self._places.me.id, raw)
+    async def _take_interaction(self, raw: Any) -> None:
+        """Pass on a slash command, then defer or confirm it: Discord waits three seconds for a response."""
+        event = read_interaction(self._channel, self._directory.me.id, raw)
         if event is None:
             return
-        said = await self._receive(event)
-        if said:
+        will_answer = await self._receive(event)
+        if will_answer:
             self.beside(self._interactions.defer(raw))
-        elif said is None:
+        elif will_answer is None:
             self.beside(self._interactions.confirm(raw))
 
-    async def _message(self, scene: MessageScene, raw: Any) -> None:
+    async def _take_message(self, scene: MessageScene, raw: Any) -> None:
         number = raw.get("id") if isinstance(raw, dict) else None
         if isinstance(number, str) and number in self._recent:
             return
-        where = scene.where
-        roles = await self._roles(where, author_without_roles(where, raw))
-        self._learn_roles(where.space, raw)
-        await self._hand_over(read_message(scene, raw, roles))
+        place = scene.where
+        roles = await self._roles(place, author_without_roles(place, raw))
+        self._learn_roles(place.space, raw)
+        await self._pass_on(read_message(scene, raw, roles))
         if isinstance(number, str):
-            self._missed.took(where.id, number)
+            self._backfill.took(place.id, number)
             self._recent[number] = None
-            while len(self._recent) > RECENT:
+            while len(self._recent) > MAX_RECENT_MESSAGES:
                 self._recent.popitem(last=False)
 
-    async def _hand_over(self, *events: ChannelEvent | None) -> None:
+    async def _pass_on(self, *events: ChannelEvent | None) -> None:
         for event in events:
             if event is not None:
                 await self._receive(event)
@@ -217,24 +232,24 @@ class DiscordReceiver:
     async def _fill(self, chat: str) -> None:
         if not chat:
             return
-        where = await self._places.find(chat)
+        place = await self._directory.find(chat)
 
         async def take(raw: Any) -> None:
-            await self._message(self._scene(where), raw)
+            await self._take_message(self._scene(place), raw)
 
-        await self._missed.fill(chat, take)
+        await self._backfill.fill(chat, take)
 
-    def _scene(self, where: DiscordPlace) -> MessageScene:
-        places = self._places
-        return MessageScene(self._channel, places.me, where, places.channel_names, places.role_names)
+    def _scene(self, place: DiscordPlace) -> MessageScene:
+        directory = self._directory
+        return MessageScene(self._channel, directory.me, place, directory.channel_names, directory.role_names)
 
-    async def _roles(self, where: DiscordPlace, person: str) -> tuple[str, ...]:
-        return await self._people.roles(where.space, person) if person else ()
+    async def _roles(self, place: DiscordPlace, person: str) -> tuple[str, ...]:
+        return await self._member_roles.roles(place.space, person) if person else ()
 
     def _learn_roles(self, guild: str, raw: Any) -> None:
-        """What a message says about the roles of who wrote it."""
+        """Cache the author's roles that a message contains."""
         if not guild or not isinstance(raw, dict) or not isinstance(raw.get("member"), dict):
             return
         author = raw.get("author")
         if isinstance(author, dict) and isinstance(author.get("id"), str):
-            self._people.learn(guild, author["id"], raw["member"])
+            self._member_roles.learn(guild, author["id"], raw["member"])

@@ -1,4 +1,4 @@
-"""Asking Discord's REST API for what has to be had: waits through outages, and passes on a refusal."""
+"""Retries for Discord's REST API: waits through outages, passes on refusals."""
 
 from __future__ import annotations
 
@@ -16,88 +16,102 @@ from channels.platform.refusals import RefusalTiming
 
 log = logging.getLogger(__name__)
 CONCURRENT_CALLS = 6
-"""Requests that are under way at the same time: what people wait for goes before what was missed."""
+"""Concurrent requests; few, so that backfill does not delay requests that people wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscordReceiveTiming:
-    """Seconds of the receiving half, and where time and chance come from. Tests make them short."""
+    """Timing of the receiving half in seconds, its limits, the clock and the random source. Tests shorten it."""
 
     first_wait: float = 1.0
     longest_wait: float = 60.0
     ready: float = 60.0
-    """How long a new connection may take until Discord says that it is ready."""
+    """Timeout of a new connection until READY or RESUMED."""
     silent: float = 60.0
-    """How long nothing at all may come: Discord asks for a heartbeat every 41 seconds, and answers it."""
+    """Timeout without any frame: Discord asks for a heartbeat every 41 seconds, and answers it."""
     margin: float = 10.0
-    """How much longer, where the library does not end such a connection by itself."""
+    """Additional time, after which bubbot ends such a connection if the library did not."""
     close: float = 3.0
     settled: float = 60.0
-    """After how long a connection that ends was a good one."""
+    """Age from which a connection that ends counts as stable, which resets the back-off."""
     identify: float = 5.0
-    """Before a new session is asked for."""
+    """Longest wait before a new session."""
     rationed: float = 180.0
-    """The same where many were asked for within an hour: Discord takes a thousand a day, and then resets the token."""
+    """Wait after many new sessions within an hour: Discord allows a thousand a day, then resets the token."""
     oldest: float = 2 * 86400.0
-    """How far back is looked for what was missed."""
+    """Greatest age of messages that backfill fetches."""
     overlap: float = 600.0
-    """How much earlier than the newest message that is durable is begun where nothing is known of a chat."""
+    """How far before the newest durable message of all chats backfill starts in a chat without a position."""
     guilds: float = 5.0
-    """How long after READY the servers may take to be told."""
+    """Time after READY for the gateway to list the servers."""
     believed: float = 300.0
-    """How long the roles of a person are taken for what they were."""
+    """Lifetime of a person's cached roles."""
     most_missed: int = 1000
-    """Messages of a chat that are fetched after an absence."""
+    """Messages per chat that are fetched after an absence."""
     most_asked: int = 200
-    """People, and chats, whose conversations are looked at after an absence."""
+    """People, and as many other chats, that are checked for missed messages after an absence."""
     room: int = 1000
-    """Events of a chat that may wait."""
+    """Events that may wait in a chat's lane."""
     duplicates: float = 60.0
-    """How long after the start messages that this process did not send are not held against another program."""
+    """Time after the start in which foreign messages do not count as another program's."""
     refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
-    """Of a bot that was ready before."""
+    """Timing of refusals after the bot was ready once."""
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 
     def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
-        most = min(self.first_wait * 2 ** min(max(failures, 1) - 1, 20), self.longest_wait)
-        return float(most * (0.5 + self.chance() / 2))
+        """Return the seconds to wait after this many failures in a row."""
+        longest = min(self.first_wait * 2 ** min(max(failures, 1) - 1, 20), self.longest_wait)
+        return float(longest * (0.5 + self.chance() / 2))
 
 
 class RetryingDiscordApi:
-    """Asks until there is an answer."""
+    """A REST client that repeats a request until Discord answers.
+
+    `trouble` holds the latest error of each path that is being retried.
+    """
 
     def __init__(self, api: DiscordApi, channel: str, pace: DiscordReceiveTiming) -> None:
         self._api = api
         self._channel = channel
-        self._pace = pace
-        self._turn = asyncio.Semaphore(CONCURRENT_CALLS)
+        self._timing = pace
+        self._slots = asyncio.Semaphore(CONCURRENT_CALLS)
         self.trouble: dict[str, str] = {}
 
     async def __call__(
         self, verb: str, path: str, *, json: Any = None, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """The answer, whenever it comes. Raises `DiscordApiError` where asking again is useless."""
+        """Send a request until Discord answers. Raise `DiscordApiError` if a retry is useless.
+
+        Args:
+            verb: the HTTP method.
+            path: begins with `/` and contains its ids.
+            json: the body.
+            params: the query string.
+        """
         failures = 0
         try:
             while True:
                 try:
-                    async with self._turn:
+                    async with self._slots:
                         return await self._api.call(verb, path, json=json, params=params)
                 except DiscordUnavailable as error:
-                    words, wait = str(error), 0.0
+                    reason, wait = str(error), 0.0
                 except DiscordApiError as error:
                     if error.status not in (408, 429) and not error.token_refused:
                         raise
-                    words, wait = error.text, error.retry_after or 0.0
+                    reason, wait = error.text, error.retry_after or 0.0
                 failures += 1
                 if failures == 1:
                     log.info(
-                        "channel %s: %s %s: %s; it is tried again", self._channel, verb, path, words,
+                        "discord request failed, retrying: channel=%s request=%s %s error=%s",
+                        self._channel,
+                        verb,
+                        path,
+                        reason,
                         extra={"action": "discord.again"},
-                    )  # fmt: skip
-                self.trouble[path] = words
-                await asyncio.sleep(max(wait, self._pace.wait(failures)))
+                    )
+                self.trouble[path] = reason
+                await asyncio.sleep(max(wait, self._timing.wait(failures)))
         finally:
             self.trouble.pop(path, None)

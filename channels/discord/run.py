@@ -1,4 +1,4 @@
-"""From the first request to the end: who we are, the connection, and what is received over it."""
+"""One bot's receiving from the first request to the end: identity, connection, events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,24 @@ from channels.platform.refusals import RefusalMonitor
 
 log = logging.getLogger(__name__)
 SEES_TEXT = 1 << 18 | 1 << 19
-"""Flags of an application: it is given the text of messages, as one of many servers or of few."""
+"""Application flags of the Message Content Intent: approved (bots in many servers), or limited (bots in few)."""
 
 Sync = Callable[[str], Awaitable[None]]
-"""Brings the slash commands of an application, by its id, up to date. May raise `DiscordApiError` or `DiscordUnavailable`."""
+"""Updates the slash commands of an application id. May raise `DiscordApiError` or `DiscordUnavailable`."""
 
 
 class DiscordRun:
-    """Receives, one run at a time. `sync` is called once in each, when the bot is connected."""
+    """The receiving half of the channel, one run at a time.
+
+    Args:
+        options: the channel's options.
+        settings: the adapter's settings.
+        api: the REST API.
+        interactions: the bot's open interactions.
+        duplicates: the check for a second program with the same token.
+        sync: called once in each run, when the bot is connected, with the application's id.
+        pace: timing and limits.
+    """
 
     def __init__(
         self,
@@ -48,126 +58,139 @@ class DiscordRun:
         self._interactions = interactions
         self._duplicates = duplicates
         self._sync = sync
-        self._pace = pace
-        self._ask = RetryingDiscordApi(api, options.name, pace)
+        self._timing = pace
+        self._retrying_api = RetryingDiscordApi(api, options.name, pace)
         self._refusals = RefusalMonitor(options.name, pace.refusals, monotonic=pace.monotonic, jitter=pace.chance)
         self._was_ready = False
         self._gateway: DiscordGateway | None = None
-        self._heard = ""
-        self._note = "not connected yet"
+        self._last_frame_at = ""
+        self._problem = "not connected yet"
 
     def health(self) -> ChannelHealth:
-        """How the connection is."""
-        found = (
-            self._gateway.health() if self._gateway else ChannelHealth(ready=False, heard=self._heard, note=self._note)
+        """Return the state of the connection."""
+        health = (
+            self._gateway.health()
+            if self._gateway
+            else ChannelHealth(ready=False, heard=self._last_frame_at, note=self._problem)
         )
-        trouble = next(iter(self._ask.trouble.values()), "")
-        if found.ready and trouble:
-            return ChannelHealth(ready=True, heard=found.heard, note=f"what was missed cannot be fetched: {trouble}")
-        if found.ready and self._duplicates.note:
-            return ChannelHealth(ready=True, heard=found.heard, note=self._duplicates.note)
-        return ChannelHealth(found.ready, found.heard or self._heard, found.note or trouble)
+        trouble = next(iter(self._retrying_api.trouble.values()), "")
+        if health.ready and trouble:
+            return ChannelHealth(ready=True, heard=health.heard, note=f"what was missed cannot be fetched: {trouble}")
+        if health.ready and self._duplicates.note:
+            return ChannelHealth(ready=True, heard=health.heard, note=self._duplicates.note)
+        return ChannelHealth(health.ready, health.heard or self._last_frame_at, health.note or trouble)
 
     async def __call__(self, receive: Take) -> None:
-        """Receives until cancelled. Raises what `receive` raises, and `ChannelRefused` if the bot was never ready; one
-        that was is tried again for ever: what was refused may be taken back, or was a mistake of Discord's."""
+        """Receive until cancelled.
+
+        Raises:
+            ChannelRefused: Discord refused a bot that was never ready. Later refusals are retried for ever: they may be
+                withdrawn, or be Discord's mistakes.
+            Exception: any error of `receive`.
+        """
         while True:
             try:
                 return await self._receive(receive)
             except ChannelRefused as error:
-                self._note = str(error)
+                self._problem = str(error)
                 if not self._was_ready:
                     raise
                 wait = self._refusals.refused(str(error))
             await asyncio.sleep(wait)
 
     async def _receive(self, receive: Take) -> None:
-        number = await self._application()
-        known = await self._options.known()
-        receiving = DiscordReceiver(
-            self._options, self._ask, self._interactions, self._duplicates, receive, known=known, pace=self._pace
+        application_id = await self._fetch_application_id()
+        cursor = await self._options.known()
+        receiver = DiscordReceiver(
+            self._options,
+            self._retrying_api,
+            self._interactions,
+            self._duplicates,
+            receive,
+            known=cursor,
+            pace=self._timing,
         )
-        gateway = await self._connector(receiving, number)
-        connected = asyncio.create_task(gateway.stay())
+        gateway = await self._create_gateway(receiver, application_id)
+        connection = asyncio.create_task(gateway.stay())
         try:
-            await asyncio.wait({connected, receiving.failed}, return_when=asyncio.FIRST_COMPLETED)
-            for done in (receiving.failed, connected):
-                if done.done():
-                    await done
+            await asyncio.wait({connection, receiver.failed}, return_when=asyncio.FIRST_COMPLETED)
+            for future in (receiver.failed, connection):
+                if future.done():
+                    await future
         finally:
-            connected.cancel()
-            await asyncio.gather(connected, return_exceptions=True)
-            await receiving.close()
-            self._heard, self._note, self._gateway = gateway.health().heard, "not connected", None
+            connection.cancel()
+            await asyncio.gather(connection, return_exceptions=True)
+            await receiver.close()
+            self._last_frame_at, self._problem, self._gateway = gateway.health().heard, "not connected", None
 
-    async def _connector(self, receiving: DiscordReceiver, application: str) -> DiscordGateway:
-        """The connection, not yet made. The commands are looked at once, when it is there for the first time."""
-        synced = False
+    async def _create_gateway(self, receiver: DiscordReceiver, application_id: str) -> DiscordGateway:
+        """Create the gateway client, not connected yet. The commands are synced once, at the first READY."""
+        is_synced = False
 
-        def hear(event: str, raw: Any, serial: str) -> None:
-            nonlocal synced
-            receiving.hear(event, raw, serial)
+        def on_event(event: str, raw: Any, serial: str) -> None:
+            nonlocal is_synced
+            receiver.hear(event, raw, serial)
             if event in ("READY", "RESUMED"):
                 self._was_ready = True
                 self._refusals.accepted()
-            if event == "READY" and not synced:
-                synced = True
-                receiving.beside(self._synced(application))
+            if event == "READY" and not is_synced:
+                is_synced = True
+                receiver.beside(self._sync_commands(application_id))
 
         self._gateway = DiscordGateway(
-            await self._api.http(), self._settings, self._pace, hear=hear, now=self._options.now
+            await self._api.http(), self._settings, self._timing, hear=on_event, now=self._options.now
         )  # fmt: skip
         return self._gateway
 
-    async def _synced(self, application: str) -> None:
+    async def _sync_commands(self, application_id: str) -> None:
         try:
-            await self._sync(application)
+            await self._sync(application_id)
         except (DiscordApiError, DiscordUnavailable) as error:
             log.warning(
-                "channel %s: the slash commands could not be brought up to date: %s", self._options.name, error,
+                "slash commands not updated: channel=%s error=%s", self._options.name, error,
                 extra={"action": "discord.commands"},
             )  # fmt: skip
 
-    async def _application(self) -> str:
-        """Asks who we are, which also tries the token; its id. Raises `ChannelRefused`."""
+    async def _fetch_application_id(self) -> str:
+        """Fetch the application, which also checks the token, and return its id. Raise `ChannelRefused`."""
         failures = 0
         while True:
             try:
-                return self._checked(await self._api.call("GET", "/applications/@me"))
+                return self._check_application(await self._api.call("GET", "/applications/@me"))
             except DiscordApiError as error:
                 if error.token_refused:
                     raise refused_token(self._options.name) from None
-                words, wait = error.text, error.retry_after or 0.0
+                reason, wait = error.text, error.retry_after or 0.0
             except (DiscordUnavailable, TypeError) as error:
-                words, wait = str(error), 0.0
+                reason, wait = str(error), 0.0
             failures += 1
-            self._note = words
+            self._problem = reason
             log.log(
                 logging.WARNING if failures == 1 else logging.INFO,
-                "channel %s: Discord cannot be used: %s", self._options.name, words,
+                "discord unavailable, retrying: channel=%s error=%s", self._options.name, reason,
                 extra={"action": "discord.offline"},
             )  # fmt: skip
-            await asyncio.sleep(max(wait, self._pace.wait(failures)))
+            await asyncio.sleep(max(wait, self._timing.wait(failures)))
 
-    def _checked(self, found: Any) -> str:
-        number, flags = application(found)
+    def _check_application(self, body: Any) -> str:
+        application_id, flags = application(body)
         if self._settings.content == "all" and not flags & SEES_TEXT:
             raise refused_content(self._options.name)
-        if self._settings.slash and found.get("interactions_endpoint_url"):
+        if self._settings.slash and body.get("interactions_endpoint_url"):
             log.warning(
-                "channel %s: the application has an Interactions Endpoint URL, so that slash commands do not come here: "
-                "empty it at discord.com/developers, on the page General Information", self._options.name,
+                "slash commands go to the application's Interactions Endpoint URL; clear it at discord.com/developers, "
+                "page General Information: channel=%s", self._options.name,
                 extra={"action": "discord.elsewhere"},
             )  # fmt: skip
-        return number
+        return application_id
 
 
 def application(found: Any) -> tuple[str, int]:
-    """The id and the flags of our application, as Discord tells them. Raises `TypeError`."""
+    """Read the id and the flags of the bot's application. Raise `TypeError` if the response lacks them."""
     if not isinstance(found, dict):
         raise TypeError("its answer names no application")
-    one: Raw = found
-    flags = one.get("flags")
+    body: Raw = found
+    flags = body.get("flags")
     if not isinstance(flags, int):
         raise TypeError("its answer does not say what the application may do")
-    return number_of(one.get("id")), flags
+    return number_of(body.get("id")), flags

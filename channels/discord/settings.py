@@ -1,4 +1,4 @@
-"""The settings of `[channels.<name>]` with `kind = "discord"`: what they are, and their check."""
+"""The settings of `[channels.<name>]` with `kind = "discord"`, and their validation."""
 
 from __future__ import annotations
 
@@ -30,9 +30,18 @@ DISCORD_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class DiscordSettings:
-    """Checked values. `rest_url` ends with the version and without `/`; secrets are left out of `repr`.
+    """Validated settings; `repr` omits secrets.
 
-    `content`: "all" asks Discord for the text of every message, which has to be switched on for the application.
+    Attributes:
+        channel: the configured name.
+        token: the bot's token.
+        rest_url: the base URL of the REST API; ends with the version, without `/`.
+        gateway_url: the URL of the gateway.
+        proxy: the URL of a proxy; None for none.
+        content: "all" requests the text of every message, which has to be switched on for the application.
+        edit_interval: seconds between two edits of a live answer; 0 for no live answers.
+        slash: offer the commands as slash commands.
+        link_previews: show previews of links in answers.
     """
 
     channel: str
@@ -47,17 +56,17 @@ class DiscordSettings:
 
     @property
     def self_hosted(self) -> bool:
-        """Whether the server is not Discord's own."""
+        """True if the server is not Discord's own."""
         return self.rest_url != REST
 
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
-    """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
+    """Validate the table of a channel. Raise `ConfigError` with the key and the fix, never with a secret value."""
     read = TableReader(DISCORD_KEYS, channel, table)
     return DiscordSettings(
         channel=channel,
-        token=_token(read),
-        rest_url=_rest(read),
+        token=_read_token(read),
+        rest_url=_read_rest_url(read),
         gateway_url=read.address("gateway_url", ("ws", "wss")).rstrip("/"),
         proxy=read.address("proxy", ("https", "http")) or None,
         content="all" if read.one_of("content", ("all", "mentions")) == "all" else "mentions",
@@ -68,12 +77,12 @@ def read_settings(channel: str, table: Mapping[str, Any]) -> DiscordSettings:
 
 
 def check_keys(channel: str, names: Iterable[str]) -> None:
-    """Raises `ConfigError` for the first name that is no key of ours."""
+    """Raise `ConfigError` for the first unknown key."""
     keys.check_keys("Discord", DISCORD_KEYS, channel, names)
 
 
-def _rest(read: TableReader) -> str:
-    """With or without `/api` and the version, as examples elsewhere write it."""
+def _read_rest_url(read: TableReader) -> str:
+    """Return the base URL with version; accept it with or without `/api` and the version, as found in examples."""
     url = read.address("rest_url", ("http", "https")).rstrip("/")
     path = urlsplit(url).path
     if not path:
@@ -85,7 +94,7 @@ def _rest(read: TableReader) -> str:
     return f"{url}/v10" if path.endswith("/api") else url
 
 
-def _token(read: TableReader) -> str:
+def _read_token(read: TableReader) -> str:
     token = read.text("token").removeprefix("Bot ").strip()
     if not token:
         raise read.wrong("token", "is not set: the page Bot of your application at discord.com/developers gives one")

@@ -1,7 +1,7 @@
-"""Answers as Discord takes them: pieces of its own Markdown, then the files.
+"""Conversion of answers to Discord messages: pieces of its own Markdown, then the files.
 
-A message has at most 2,000 characters; UTF-16 code units are the stricter reading of that. Discord takes white space off
-both ends of a message, and refuses one in which nothing is left.
+A message has at most 2,000 characters; UTF-16 code units are the stricter reading of that. Discord strips white space
+from both ends of a message, and refuses an empty one.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ DISCORD_MESSAGE_LIMIT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DiscordLayout:
-    """How answers are laid out. `table_columns`: a table that needs more is shown row by row."""
+    """The layout of answers. `table_columns`: a wider table is shown row by row; `long`: limits of long blocks."""
 
     table_columns: int = TABLE_COLUMNS
     long: LongBlockLimits = field(default_factory=lambda: LongBlockLimits(columns=TABLE_COLUMNS))
 
 
 def parts(outbound: Outbound, layout: DiscordLayout | None = None) -> list[MessagePart]:
-    """The parts of an answer in the order they are sent: text, long blocks as files, then its own files.
+    """Split an answer into parts in sending order: text, long blocks as files, then its own files.
 
-    An answer in which nothing can be seen has no text part; without files it has none at all.
+    An answer without visible text has no text part; without files it has no parts at all.
     """
     layout = layout or DiscordLayout()
     source, blocks = to_files(outbound.text, layout.long, taken=[file.name for file in outbound.files])
-    shown = pieces(render(source, table_columns=layout.table_columns), DISCORD_MESSAGE_LIMIT)
-    texts = [MessagePart(outbound.chat, piece, outbound.thread) for piece in shown if visible(piece)]
-    made = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
-    return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(made)]
+    rendered = pieces(render(source, table_columns=layout.table_columns), DISCORD_MESSAGE_LIMIT)
+    texts = [MessagePart(outbound.chat, piece, outbound.thread) for piece in rendered if visible(piece)]
+    result = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
+    return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(result)]
 
 
 def visible(text: str) -> bool:
-    """Whether there is anything to see in it."""
+    """Return true if the text contains a visible character."""
     return any(unicodedata.category(char) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for char in text)
 
 
