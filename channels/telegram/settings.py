@@ -1,4 +1,4 @@
-"""The settings of `[channels.<name>]` with `kind = "telegram"`: what they are, and their check."""
+"""The settings of `[channels.<name>]` with `kind = "telegram"`, and their validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from channels.platform.keys import SettingKey, TableReader
 
 API = "https://api.telegram.org"
 PORTS = (443, 80, 88, 8443)
-"""Where Telegram's own servers call webhooks."""
+"""Ports on which Telegram's own servers call webhooks."""
 
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{8,256}")
@@ -37,7 +37,22 @@ TELEGRAM_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class TelegramSettings:
-    """Checked values. The addresses end before the token; secrets are left out of `repr`."""
+    """Validated values. Secrets are left out of `repr`.
+
+    Attributes:
+        channel: the configured name of the channel.
+        token: the bot's token.
+        webhook: Telegram calls the channel; else the channel polls.
+        base_url: the address of the Bot API, up to the token.
+        base_file_url: the address of files, up to the token.
+        file_folder: a self-hosted server's folder of files; None if not set.
+        proxy: the address of the proxy; None if not set.
+        poll_timeout: seconds that Telegram holds a poll.
+        webhook_url: the address that Telegram calls; empty without `webhook`.
+        webhook_secret: the secret in each call; empty without `webhook`.
+        edit_interval: seconds between two edits of a live answer; 0: no live answers.
+        link_previews: Telegram shows previews of links.
+    """
 
     channel: str
     token: str = field(repr=False)
@@ -54,43 +69,43 @@ class TelegramSettings:
 
     @property
     def self_hosted(self) -> bool:
-        """Whether the Bot API server is not Telegram's own."""
+        """True if the Bot API server is not Telegram's own."""
         return self.base_url != f"{API}/bot"
 
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
-    """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
+    """Validate the table of a channel. Raises `ConfigError` with the key and the fix, never a secret value."""
     read = TableReader(TELEGRAM_KEYS, channel, table)
-    server = _server(read)
+    server = _read_server(read)
     files = read.address("base_file_url", ("http", "https")) or f"{server}/file"
     webhook = read.one_of("mode", ("polling", "webhook")) == "webhook"
     return TelegramSettings(
         channel=channel,
-        token=_token(read),
+        token=_read_token(read),
         webhook=webhook,
         base_url=f"{server}/bot",
         base_file_url=f"{files.removesuffix('/bot').rstrip('/')}/bot",
-        file_folder=_file_folder(read),
+        file_folder=_read_file_folder(read),
         proxy=read.address("proxy", ("http", "https", "socks5", "socks5h")) or None,
         poll_timeout=int(read.number("poll_timeout", 1, 50, whole=True)),
-        webhook_url=_webhook_url(read, self_hosted=server != API) if webhook else "",
-        webhook_secret=_webhook_secret(read) if webhook else "",
+        webhook_url=_read_webhook_url(read, self_hosted=server != API) if webhook else "",
+        webhook_secret=_read_webhook_secret(read) if webhook else "",
         edit_interval=read.number("edit_interval", 0, 60),
         link_previews=read.flag("link_previews"),
     )
 
 
 def check_keys(channel: str, names: Iterable[str]) -> None:
-    """Raises `ConfigError` for the first name that is no key of ours."""
+    """Raise `ConfigError` for the first name that is not a key of this channel."""
     keys.check_keys("Telegram", TELEGRAM_KEYS, channel, names)
 
 
-def _server(read: TableReader) -> str:
-    # Examples elsewhere write the address with its `/bot`; both are taken.
+def _read_server(read: TableReader) -> str:
+    # Many examples write the address with `/bot`; both forms are accepted.
     return read.address("base_url", ("http", "https")).rstrip("/").removesuffix("/bot").rstrip("/")
 
 
-def _file_folder(read: TableReader) -> Path | None:
+def _read_file_folder(read: TableReader) -> Path | None:
     text = read.text("file_folder")
     if not text:
         return None
@@ -100,7 +115,7 @@ def _file_folder(read: TableReader) -> Path | None:
     return folder
 
 
-def _token(read: TableReader) -> str:
+def _read_token(read: TableReader) -> str:
     token = read.text("token")
     if not token:
         raise read.wrong("token", "is not set: @BotFather gives one, see docs/howto/run-on-telegram.md")
@@ -109,7 +124,7 @@ def _token(read: TableReader) -> str:
     return token
 
 
-def _webhook_url(read: TableReader, *, self_hosted: bool) -> str:
+def _read_webhook_url(read: TableReader, *, self_hosted: bool) -> str:
     url = read.address("webhook_url", ("http", "https") if self_hosted else ("https",))
     if not url:
         raise read.wrong("webhook_url", 'is not set, and mode = "webhook" needs it: the address Telegram is to call')
@@ -120,7 +135,7 @@ def _webhook_url(read: TableReader, *, self_hosted: bool) -> str:
     return url
 
 
-def _webhook_secret(read: TableReader) -> str:
+def _read_webhook_secret(read: TableReader) -> str:
     secret = read.text("webhook_secret")
     if not secret:
         raise read.wrong("webhook_secret", 'is not set, and mode = "webhook" needs it: make one up, say 40 letters')
