@@ -75,7 +75,9 @@ class RefusalMonitor:
         if not self._count:
             self._first = now
             log.warning(
-                "%s It is tried again.", sentence, extra={"action": "channel.doubted", "channel": self._channel}
+                "platform refuses the bot, retrying: %s",
+                sentence,
+                extra={"action": "channel.doubted", "channel": self._channel},
             )
         self._count, self._last, self._sentence = self._count + 1, now, sentence
         timing = self._timing
@@ -83,9 +85,9 @@ class RefusalMonitor:
         if not self._is_confirmed and is_lasting and self._count >= timing.confirmations:
             self._is_confirmed = True
             log.error(
-                "%s The channel is down; it is tried again every %.0f seconds.",
-                sentence,
+                "channel down, retrying every %.0f seconds: %s",
                 timing.confirmed_wait,
+                sentence,
                 extra={"action": "channel.down", "channel": self._channel},
             )
         wait = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.longest_wait)
@@ -98,7 +100,7 @@ class RefusalMonitor:
         seconds = self._monotonic() - self._first
         self._count, self._is_confirmed, self._sentence = 0, False, ""
         log.info(
-            "channel %s: the platform takes the bot again, after %.0f seconds",
+            "platform accepts the bot again: channel=%s after=%.0fs",
             self._channel,
             seconds,
             extra={"action": "channel.up", "channel": self._channel},

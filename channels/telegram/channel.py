@@ -85,7 +85,9 @@ class TelegramChannel:
         me = await self._retrying_api(lambda: self._fetch_bot_user(names))
         self._health = ChannelHealth(ready=False, heard=self._health.heard, note="connected, nothing received yet")
         await set_menu(self._api, self.name, commands)
-        log.info("channel %s: connected as @%s", self.name, me.username, extra={"action": "telegram.ready"})
+        log.info(
+            "telegram connected: channel=%s username=@%s", self.name, me.username, extra={"action": "telegram.ready"}
+        )
         return me
 
     async def _fetch_bot_user(self, commands: frozenset[str]) -> TelegramBotUser:
@@ -110,7 +112,7 @@ class TelegramChannel:
         except (KeyError, TypeError):
             return
         log.info(
-            "channel %s: the bot is now %r in chat %r, by user %r", self.name, status, chat, user,
+            "bot membership changed: channel=%s status=%r chat=%r user=%r", self.name, status, chat, user,
             extra={"action": "telegram.membership"},
         )  # fmt: skip
 
@@ -196,7 +198,7 @@ class TelegramWebhookChannel(TelegramChannel):
             webhook = await self._api.call("getWebhookInfo")
             if isinstance(webhook, dict) and webhook.get("url") != self._settings.webhook_url:
                 log.warning(
-                    "channel %s: the webhook was changed or removed by another program; it is set again",
+                    "webhook changed by another program, setting it again: channel=%s",
                     self.name, extra={"action": "telegram.webhook_changed"},
                 )  # fmt: skip
                 await self._set_webhook()
@@ -204,7 +206,7 @@ class TelegramWebhookChannel(TelegramChannel):
             if isinstance(error, TelegramApiError) and token_refused(error):
                 return await self._retrying_api(self._set_webhook)
             log.warning(
-                "channel %s: the webhook could not be checked: %s", self.name, error,
+                "webhook check failed: channel=%s error=%s", self.name, error,
                 extra={"action": "telegram.webhook_unchecked"},
             )  # fmt: skip
 

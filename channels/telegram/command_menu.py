@@ -38,6 +38,4 @@ async def set_menu(api: TelegramApi, channel: str, commands: Sequence[CommandInf
         if entries and await api.call("getMyCommands") != entries:
             await api.call("setMyCommands", {"commands": entries})
     except (TelegramApiError, TelegramUnavailable) as error:
-        log.warning(
-            "channel %s: the menu of commands was not set: %s", channel, error, extra={"action": "telegram.menu"}
-        )
+        log.warning("command menu not set: channel=%s error=%s", channel, error, extra={"action": "telegram.menu"})

@@ -42,7 +42,7 @@ class OutageLog:
         if not self._failures:
             self._since = self._timing.monotonic()
             log.warning(
-                "channel %s: Telegram cannot be used: %s",
+                "telegram unavailable, retrying: channel=%s error=%s",
                 self._channel,
                 _describe(error),
                 extra={"action": "telegram.offline"},
@@ -59,7 +59,7 @@ class OutageLog:
         if self._failures:
             seconds = self._timing.monotonic() - self._since
             log.info(
-                "channel %s: Telegram can be used again after %.0f s and %d tries",
+                "telegram available again: channel=%s after=%.0fs tries=%d",
                 self._channel, seconds, self._failures, extra={"action": "telegram.online"},
             )  # fmt: skip
         self._failures = 0
@@ -102,7 +102,7 @@ class PollConflicts:
         await self._api.call("deleteWebhook", {"drop_pending_updates": False})
         self._has_removed_webhook = True
         log.warning(
-            "channel %s: a webhook was set for this bot and is removed; messages that wait are kept",
+            "webhook removed, pending messages kept: channel=%s",
             self._channel, extra={"action": "telegram.webhook_removed"},
         )  # fmt: skip
         return None
