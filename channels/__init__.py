@@ -1,1 +1,1 @@
-"""Channel adapters: each implements the port of `bubbot.ports.channel` and is loaded by entry point."""
+"""Channel adapters: each implements the port of `bubbot.ports.channel` and is loaded by its entry point."""

@@ -1,1 +1,1 @@
-"""Markdown: parsing, splitting and rendering."""
+"""Parsing, splitting and rendering of Markdown."""

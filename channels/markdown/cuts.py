@@ -1,4 +1,4 @@
-"""Where a text may be cut: at a paragraph, else a line, a sentence, a word, and last between any two characters."""
+"""Cuts of a text, in order of preference: at a paragraph, a line, a sentence, a word, between any two characters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TypeAlias
 from wcwidth import grapheme_boundary_before
 
 Measure: TypeAlias = Callable[[str], int]
-"""The length of a text as the platform counts it: at least one and at most two for each character."""
+"""The length of a text as the platform counts it: one or two for each character."""
 Ranges: TypeAlias = Sequence[tuple[int, int]]
-"""Starts and ends, ascending and apart."""
+"""Starts and ends, in ascending order and without overlap."""
 LONGEST_CLUSTER = 64
-"""Code points that are kept together as one character at most; longer ones are cut like text."""
+"""Code points that stay together as one character; longer clusters are cut like text."""
 _SPACE = re.compile(r"(?<=\S)\s+")
 _INK = re.compile(r"\S")
 _SENTENCE = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？…]+[」』”’）\"']*)")
@@ -24,14 +24,14 @@ _SENTENCE = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？…]+[」�
 
 @dataclass(frozen=True, slots=True)
 class TextCut:
-    """A piece ends before `end`; the next one begins at `begin`. What lies between is white space."""
+    """A place to cut: a piece ends before `end`, the next one begins at `begin`; between them is white space."""
 
     end: int
     begin: int
 
 
 def boundary(text: str, at: int) -> bool:
-    """Whether the text may be parted there without tearing a character as people see it."""
+    """Return true if a cut at `at` tears no character as people see it."""
     if not 0 < at < len(text):
         return True
     before, after = text[at - 1], text[at]
@@ -44,7 +44,7 @@ def boundary(text: str, at: int) -> bool:
 
 
 def furthest(text: str, start: int, limit: int, measure: Measure) -> int:
-    """The largest end for which the text from `start` measures no more than `limit`."""
+    """Find the largest end for which the text from `start` measures at most `limit`."""
     low, high = start, min(len(text), start + limit)
     while low < high:
         middle = (low + high + 1) // 2
@@ -57,10 +57,14 @@ def furthest(text: str, start: int, limit: int, measure: Measure) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TextCutter:
-    """Finds the cuts of one text.
+    """A finder of cuts in one text.
 
-    `exact` are the ranges whose white space counts (code): there only the line end at the cut goes. `whole` are those
-    that are better not cut (addresses, inline code). `allowed` may refuse a cut.
+    Attributes:
+        text: the text to cut.
+        measure: the platform's count of its length.
+        exact: ranges whose white space counts (code); a cut there drops only its line end.
+        whole: ranges to keep in one piece if possible (addresses, inline code).
+        allowed: a check that may refuse a cut; None accepts every cut.
     """
 
     text: str
@@ -70,69 +74,72 @@ class TextCutter:
     allowed: Callable[[TextCut], bool] | None = None
 
     def cut(self, start: int, limit: int, *, before: int | None = None) -> TextCut:
-        """The best cut after `start` for a piece that measures at most `limit`, and ends at `before` at the latest.
+        """Find the best cut after `start` for a piece that measures at most `limit` and ends at or before `before`.
 
-        A place in the first quarter is taken only where nothing else but tearing a word is left.
+        A cut in the first quarter is used only if the alternative is to tear a word.
         """
-        return self.gentle(start, limit, before=before) or self._anywhere(start, self._last(start, limit, before))
+        return self.gentle(start, limit, before=before) or self._cut_anywhere(
+            start, self._find_last(start, limit, before)
+        )
 
     def gentle(self, start: int, limit: int, *, before: int | None = None) -> TextCut | None:
-        """The same, or None where a word or a line of code would have to be torn."""
-        last = self._last(start, limit, before)
-        for least in (start + max(1, (last - start) // 4), start + 1):
-            for found in self._places(start, last):
-                if found.end >= least and found.begin > start and (self.allowed is None or self.allowed(found)):
-                    return found
+        """Find the best cut as `cut` does; return None if it would tear a word or a line of code."""
+        last = self._find_last(start, limit, before)
+        for min_end in (start + max(1, (last - start) // 4), start + 1):
+            for cut in self._iterate_cuts(start, last):
+                if cut.end >= min_end and cut.begin > start and (self.allowed is None or self.allowed(cut)):
+                    return cut
         return None
 
-    def _last(self, start: int, limit: int, before: int | None) -> int:
+    def _find_last(self, start: int, limit: int, before: int | None) -> int:
         last = furthest(self.text, start, limit, self.measure)
         return last if before is None else min(last, before)
 
-    def _places(self, start: int, last: int) -> Iterator[TextCut]:
+    def _iterate_cuts(self, start: int, last: int) -> Iterator[TextCut]:
         spaces = list(_SPACE.finditer(self.text, start, min(len(self.text), last + LONGEST_CLUSTER)))
-        blank = [match for match in spaces if "\n" in match[0]]
+        breaks = [match for match in spaces if "\n" in match[0]]
         first = max(0, bisect_right(self.exact, (start, -1)) - 1)
-        code = [end for _, end in takewhile(lambda found: found[0] < last, islice(self.exact, first, None))]
-        yield from self._outside([*code, *(match.start() for match in blank if match[0].count("\n") > 1)], start, last)
-        yield from self._outside([match.start() for match in blank], start, last)
-        yield from self._lines_of_code(start, last)
+        code = [end for _, end in takewhile(lambda span: span[0] < last, islice(self.exact, first, None))]
+        paragraphs = [match.start() for match in breaks if match[0].count("\n") > 1]
+        yield from self._cuts_outside_code([*code, *paragraphs], start, last)
+        yield from self._cuts_outside_code([match.start() for match in breaks], start, last)
+        yield from self._cuts_in_code(start, last)
         sentences = _SENTENCE.finditer(self.text, start, min(len(self.text), last + 1))
         for places in ([match.end() for match in sentences], [match.start() for match in spaces]):
-            yield from self._outside([at for at in places if not inside(self.whole, at)], start, last)
+            yield from self._cuts_outside_code([at for at in places if not inside(self.whole, at)], start, last)
 
-    def _outside(self, places: Sequence[int], start: int, last: int) -> Iterator[TextCut]:
-        """The places that are not in code, the last one first."""
+    def _cuts_outside_code(self, places: Sequence[int], start: int, last: int) -> Iterator[TextCut]:
+        """Yield a cut for each place that is not in code, the last one first."""
         for at in sorted(places, reverse=True):
             if start < at <= last and not inside(self.exact, at):
-                found = self._trimmed(start, at)
-                if boundary(self.text, found.end) and boundary(self.text, found.begin):
-                    yield found
+                cut = self._trim(start, at)
+                if boundary(self.text, cut.end) and boundary(self.text, cut.begin):
+                    yield cut
 
-    def _lines_of_code(self, start: int, last: int) -> Iterator[TextCut]:
+    def _cuts_in_code(self, start: int, last: int) -> Iterator[TextCut]:
         at = self.text.rfind("\n", start, last + 1)
         while at > start:
             if inside(self.exact, at):
                 yield TextCut(at, at + 1)
             at = self.text.rfind("\n", start, at)
 
-    def _trimmed(self, start: int, at: int) -> TextCut:
-        """A cut without the white space around it, but with the indentation of the line that follows."""
+    def _trim(self, start: int, at: int) -> TextCut:
+        """Cut without the white space around it, but keep the indentation of the line that follows."""
         end = at
         index = bisect_right(self.exact, (at, -1))
         low = max(start, self.exact[index - 1][1]) if index else start
         high = self.exact[index][0] if index < len(self.exact) else len(self.text)
         while end > low and self.text[end - 1].isspace():
             end -= 1
-        found = _INK.search(self.text, at, high)
-        begin = found.start() if found else high
+        ink = _INK.search(self.text, at, high)
+        begin = ink.start() if ink else high
         return TextCut(end, begin if begin == len(self.text) else self.text.rfind("\n", at, begin) + 1 or begin)
 
-    def _anywhere(self, start: int, last: int) -> TextCut:
+    def _cut_anywhere(self, start: int, last: int) -> TextCut:
         for at in range(last, start, -1):
-            found = TextCut(at, at)
-            if boundary(self.text, at) and (self.allowed is None or self.allowed(found)):
-                return found
+            cut = TextCut(at, at)
+            if boundary(self.text, at) and (self.allowed is None or self.allowed(cut)):
+                return cut
         torn = max(last, start + 1)
         pair = self.text[torn - 1 : torn + 1]
         halves = len(pair) == 2 and "\ud800" <= pair[0] <= "\udbff" and "\udc00" <= pair[1] <= "\udfff"
@@ -141,6 +148,6 @@ class TextCutter:
 
 
 def inside(ranges: Ranges, at: int) -> bool:
-    """Whether the place has something of one range on both sides."""
+    """Return true if one range has characters on both sides of `at`."""
     index = bisect_right(ranges, (at, -1)) - 1
     return index >= 0 and ranges[index][0] < at < ranges[index][1]

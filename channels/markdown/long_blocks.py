@@ -38,8 +38,14 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class LongBlockLimits:
-    """From when on a block is a file: code of more than so many characters or lines, and tables wider than `columns`
-    (of a terminal, as written) with more than `rows` rows. Zero for `code_characters`: no block is."""
+    """Limits beyond which a block becomes a file. A table has to exceed both of its limits.
+
+    Attributes:
+        code_characters: characters of a block of code; 0: no block becomes a file.
+        code_lines: lines of a block of code.
+        columns: characters of the longest row in a table's source.
+        rows: rows of a table, without its head.
+    """
 
     code_characters: int = 3_000
     code_lines: int = 80
@@ -50,26 +56,29 @@ class LongBlockLimits:
 def to_files(
     source: str, long: LongBlockLimits | None = None, *, taken: Collection[str] = ()
 ) -> tuple[str, tuple[OutboundFile, ...]]:
-    """The Markdown with a short reference in the place of each long block, and the files, in order.
+    """Replace each long block by a short reference; return the Markdown and the files, in order.
 
-    A file's text is that of the block. `taken` are names that other files of the same message have.
+    Args:
+        source: the Markdown of an answer.
+        long: the limits; None for the default ones.
+        taken: names of other files in the same message.
     """
     long = long or LongBlockLimits()
     source = clean(source)
     if not long.code_characters:
         return source, ()
     lines = source.split("\n")
-    shown: list[str] = []
+    output: list[str] = []
     files: list[OutboundFile] = []
     at = 0
     for token in tokens(source, inline=False):
         if not token.map or token.map[0] < at or not _is_long(token, long):
             continue
-        made = _file(token, {*taken, *(file.name for file in files)})
-        files.append(made)
-        shown += [*lines[at : token.map[0]], *_reference(token, lines[token.map[0]], made.name)]
+        file = _make_file(token, {*taken, *(other.name for other in files)})
+        files.append(file)
+        output += [*lines[at : token.map[0]], *_make_reference(token, lines[token.map[0]], file.name)]
         at = token.map[1]
-    return "\n".join([*shown, *lines[at:]]), tuple(files)
+    return "\n".join([*output, *lines[at:]]), tuple(files)
 
 
 def _is_long(token: Token, long: LongBlockLimits) -> bool:
@@ -81,7 +90,7 @@ def _is_long(token: Token, long: LongBlockLimits) -> bool:
     return len(rows) - 2 > long.rows and max(map(len, rows)) > long.columns
 
 
-def _file(token: Token, taken: Collection[str]) -> OutboundFile:
+def _make_file(token: Token, taken: Collection[str]) -> OutboundFile:
     if token.type == "table_open":
         stem, suffix, text = "table", "md", token.meta["source"]
     else:
@@ -93,10 +102,10 @@ def _file(token: Token, taken: Collection[str]) -> OutboundFile:
     return OutboundFile(f"{stem}-{number}.{suffix}", _MEDIA_TYPES.get(suffix, "text/plain"), text)
 
 
-def _reference(token: Token, line: str, name: str) -> list[str]:
-    """A paragraph of its own in the place of the block, in the list or quote that it stands in."""
-    written = token.markup or (token.meta.get("source") or token.content).partition("\n")[0]
-    lead = line[: line.find(written)] if token.level and written in line else ""
+def _make_reference(token: Token, line: str, name: str) -> list[str]:
+    """Write a separate paragraph in place of the block, inside the block's list or quote."""
+    opening = token.markup or (token.meta.get("source") or token.content).partition("\n")[0]
+    lead = line[: line.find(opening)] if token.level and opening in line else ""
     if token.type == "code_block":
         lead = lead.rstrip(" \t") + " " if lead.strip() else ""
     between = "".join(char if char == ">" else " " for char in lead).rstrip()

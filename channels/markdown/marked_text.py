@@ -1,4 +1,4 @@
-"""Text with marks on it: what an answer looks like, apart from how a platform says so."""
+"""Text with marks: the look of an answer, independent of any platform's format."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from typing import Literal, TypeAlias
 MarkKind: TypeAlias = Literal["quote", "spoiler", "bold", "italic", "strike", "link", "code", "pre"]
 _OUTER_FIRST: tuple[MarkKind, ...] = ("quote", "spoiler", "bold", "italic", "strike", "link", "code", "pre")
 _LEAST_FIRST: tuple[MarkKind, ...] = ("italic", "bold", "strike", "code", "quote", "pre", "spoiler", "link")
-_ALONE = ("link", "code", "pre")
-"""None of these may lie in another of them."""
-_PLAIN = ("bold", "italic", "strike", "spoiler")
-"""None of these may lie around or in `code` and `pre`."""
+_EXCLUSIVE = ("link", "code", "pre")
+"""Marks that may not contain each other."""
+_NOT_AROUND_CODE = ("bold", "italic", "strike", "spoiler")
+"""Marks that may not lie around or in `code` and `pre`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextMark:
-    """A kind of look for the characters from `start` up to and without `end`, counted as Python does."""
+    """A look of some characters.
+
+    Attributes:
+        start: index of the first character, as Python counts.
+        end: index after the last character.
+        kind: the look.
+        language: the language of a block of code; empty if not stated.
+        url: the address of a link.
+    """
 
     start: int
     end: int
@@ -29,27 +37,27 @@ class TextMark:
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """A text and its marks, outer ones before inner ones. Two marks lie in each other or apart."""
+    """A text and its marks, outer ones before inner ones. Two marks are nested or do not overlap."""
 
     text: str
     marks: tuple[TextMark, ...] = ()
 
 
 def utf16(text: str) -> int:
-    """The length in UTF-16 code units, by which Telegram measures."""
+    """Count the UTF-16 code units of a text, the measure of Telegram."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def clean(text: str) -> str:
-    """The text as every platform can take it: line ends are `\\n`; NUL and half a surrogate pair are shown as `�`."""
+    """Make the text fit for every platform: line ends become `\\n`; NUL and half a surrogate pair become `�`."""
     if not text.isascii():
-        # Two halves that belong together become their character here.
+        # Two halves that belong together become one character here.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def part_of(marked: MarkedText, start: int, end: int) -> MarkedText:
-    """The characters from `start` to `end` with what is on them; a mark that goes on beyond is closed there."""
+    """Cut out the characters from `start` to `end` with their marks; close marks that continue beyond."""
     marks = tuple(
         replace(mark, start=max(mark.start, start) - start, end=min(mark.end, end) - start)
         for mark in marked.marks
@@ -59,32 +67,34 @@ def part_of(marked: MarkedText, start: int, end: int) -> MarkedText:
 
 
 def at_most(marked: MarkedText, count: int) -> MarkedText:
-    """At most `count` marks: those that say least are left out, the last ones of them first."""
+    """Keep at most `count` marks: drop those that tell readers least, the last ones of them first."""
     if len(marked.marks) <= count:
         return marked
     order = sorted(marked.marks, key=lambda mark: (_LEAST_FIRST.index(mark.kind), -mark.start))
-    left_out = set(order[: len(order) - count])
-    return MarkedText(marked.text, tuple(mark for mark in marked.marks if mark not in left_out))
+    dropped = set(order[: len(order) - count])
+    return MarkedText(marked.text, tuple(mark for mark in marked.marks if mark not in dropped))
 
 
 def settle(text: str, marks: Iterable[TextMark]) -> MarkedText:
-    """Brings marks that lie in each other or apart into the form that platforms allow.
+    """Normalise marks that are nested or do not overlap into the form that platforms allow.
 
-    Of links and code in each other the outer one stays; code in a spoiler is only hidden; bold and the like stop
-    before code and go on after it; one kind in itself is one mark.
+    Of nested links and code only the outer one stays; code in a spoiler is only hidden; bold and the like stop before
+    code and continue after it; one kind nested in itself is one mark.
     """
     ordered = sorted((mark for mark in marks if mark.end > mark.start), key=_outer_first)
     hidden = [(mark.start, mark.end) for mark in ordered if mark.kind == "spoiler"]
-    alone = list(
+    exclusive = list(
         _outermost(
-            mark for mark in ordered if mark.kind in _ALONE and not (mark.kind == "code" and _within(hidden, mark))
+            mark
+            for mark in ordered
+            if mark.kind in _EXCLUSIVE and not (mark.kind == "code" and _is_within(hidden, mark))
         )
     )
-    holes = [(mark.start, mark.end) for mark in alone if mark.kind != "link"]
-    settled = [*alone, *_outermost(mark for mark in ordered if mark.kind == "quote")]
-    for kind in _PLAIN:
+    holes = [(mark.start, mark.end) for mark in exclusive if mark.kind != "link"]
+    settled = [*exclusive, *_outermost(mark for mark in ordered if mark.kind == "quote")]
+    for kind in _NOT_AROUND_CODE:
         for mark in _outermost(mark for mark in ordered if mark.kind == kind):
-            settled += _around(mark, holes)
+            settled += _cut_out(mark, holes)
     return MarkedText(text, tuple(sorted(settled, key=_outer_first)))
 
 
@@ -100,12 +110,12 @@ def _outermost(ordered: Iterable[TextMark]) -> Iterator[TextMark]:
             yield mark
 
 
-def _within(apart: Sequence[tuple[int, int]], mark: TextMark) -> bool:
-    before = bisect_right(apart, (mark.start, mark.end)) - 1
-    return any(start <= mark.start and mark.end <= end for start, end in apart[max(0, before) : before + 2])
+def _is_within(ranges: Sequence[tuple[int, int]], mark: TextMark) -> bool:
+    before = bisect_right(ranges, (mark.start, mark.end)) - 1
+    return any(start <= mark.start and mark.end <= end for start, end in ranges[max(0, before) : before + 2])
 
 
-def _around(mark: TextMark, holes: Sequence[tuple[int, int]]) -> Iterator[TextMark]:
+def _cut_out(mark: TextMark, holes: Sequence[tuple[int, int]]) -> Iterator[TextMark]:
     start = mark.start
     for low, high in holes[max(0, bisect_right(holes, (mark.start, mark.start)) - 1) :]:
         if low >= mark.end:

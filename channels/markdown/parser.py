@@ -1,7 +1,7 @@
-"""Markdown as blocks: CommonMark with tables, strikethrough, bare addresses and spoilers, in which nothing is lost.
+"""A Markdown parser that loses nothing: CommonMark with tables, strikethrough, bare addresses and spoilers.
 
-Where markdown-it drops text (cells beyond a table's last column, definitions nobody refers to, what is nested too
-deeply) the rules here keep it.
+Markdown-it drops some text (cells beyond a table's last column, unused definitions, blocks nested too deeply); the
+rules here keep it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 DEEPEST = 40
-"""Levels of nesting that are read; what lies deeper is shown as it is written. A list item has two."""
+"""Levels of nesting that are parsed; deeper text is shown as written. A list item has two."""
 MAX_PARAGRAPH_CHARS = 10_000
-"""Characters of a paragraph that is looked into; a longer one is shown as it is, for some take seconds."""
+"""Characters of a paragraph that is parsed; a longer one is shown as written because some take seconds."""
 STEPS = 5
-"""Steps that may be taken for each character of a paragraph; ordinary text takes one. Brackets that never close take
-thousands, so such a paragraph is shown as it is written."""
+"""Parser steps allowed for each character of a paragraph; ordinary text takes one. Brackets that never close take
+thousands, so such a paragraph is shown as written."""
 _SCHEME = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"://[^\s<>\"`|\x00-\x20\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f]+")
 _SENTENCE_END = ".,;:!?'*_~"
@@ -33,64 +33,66 @@ _LANGUAGE = re.compile(r"[\w+#.\-]{1,32}")
 
 
 def tokens(source: str, *, inline: bool = True) -> list[Token]:
-    """The tokens of a cleaned source. Without `inline` only the blocks are read."""
+    """Parse a cleaned source into tokens; without `inline` only into blocks."""
     environment: dict[str, dict[str, dict[str, str]]] = {}
-    found = _parser(inline=inline).parse(source, environment)
-    defined = {reference["href"] for reference in environment.get("references", {}).values()}
-    if defined and inline and (environment.get("duplicate_refs") or not defined <= set(_addresses(found))):
-        return _parser(inline=inline, references=False).parse(source)
-    return found
+    parsed = _make_parser(inline=inline).parse(source, environment)
+    definitions = {reference["href"] for reference in environment.get("references", {}).values()}
+    if definitions and inline and (environment.get("duplicate_refs") or not definitions <= set(_addresses(parsed))):
+        return _make_parser(inline=inline, references=False).parse(source)
+    return parsed
 
 
 def language_of(info: str) -> tuple[str, str]:
-    """What stands after a fence, as the language and the rest that is not one."""
+    """Split the text after a fence into the language and the rest."""
     first, _, rest = info.strip().partition(" ")
     return (first, rest.strip()) if _LANGUAGE.fullmatch(first) else ("", info.strip())
 
 
-def _addresses(found: list[Token]) -> Iterator[str]:
-    for token in found:
+def _addresses(parsed: list[Token]) -> Iterator[str]:
+    for token in parsed:
         yield str(token.attrs.get("href") or token.attrs.get("src") or "")
         yield from _addresses(token.children or [])
 
 
-def _parser(*, inline: bool, references: bool = True) -> MarkdownIt:
+def _make_parser(*, inline: bool, references: bool = True) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * DEEPEST}).enable(["table", "strikethrough"])
     parser.inline = BoundedInline(parser.inline)
-    parser.block.ruler.before("table", "deep", _deep)
-    parser.block.ruler.at("table", _whole_table, {"alt": ["paragraph", "reference"]})
-    parser.inline.ruler.before("escape", "address", _address)
-    parser.inline.ruler.before("escape", "spoiler", _spoiler)
+    parser.block.ruler.before("table", "deep", _parse_deep)
+    parser.block.ruler.at("table", _parse_table, {"alt": ["paragraph", "reference"]})
+    parser.inline.ruler.before("escape", "address", _parse_address)
+    parser.inline.ruler.before("escape", "spoiler", _parse_spoiler)
     parser.inline.add_terminator_char("|")
-    parser.core.ruler.at("inline", _inline)
+    parser.core.ruler.at("inline", _parse_paragraphs)
     if not references:
         parser.disable("reference")
     if not inline:
-        # Definitions are text here: the source is cut, not shown.
+        # Definitions count as text here: the source is cut, not rendered.
         parser.disable(["reference", "inline"])
     return parser
 
 
 class ParserStepLimit(Exception):
-    """A paragraph takes more steps than it is worth."""
+    """A paragraph takes more steps than allowed."""
 
 
 class BoundedInline(ParserInline):
-    """Reads the inside of paragraphs by the rules of another one, in a number of steps that grows with the text.
+    """A parser of paragraphs with another one's rules and a limit of steps that grows with the text.
 
-    A step is one look ahead for the end of a link, or a character of a description that is read by itself.
+    A step is one look ahead for the end of a link, or a character of a description that is parsed separately.
+
+    Attributes:
+        taken: steps taken in this paragraph.
     """
 
     def __init__(self, other: ParserInline) -> None:
         super().__init__()
         self.ruler, self.ruler2 = other.ruler, other.ruler2
         self.taken = 0
-        """Steps taken in this paragraph."""
-        self._most = 0
+        self._limit = 0
 
     def read(self, token: Token, state: StateCore) -> None:
-        """Fill in what is inside a paragraph; its text as it stands, if it is too long or takes too many steps."""
-        self.taken, self._most = 0, STEPS * (len(token.content) + 1)
+        """Fill in the children of a paragraph; only its plain text if it is too long or too slow."""
+        self.taken, self._limit = 0, STEPS * (len(token.content) + 1)
         children: list[Token] = []
         try:
             if len(token.content) > MAX_PARAGRAPH_CHARS:
@@ -101,28 +103,28 @@ class BoundedInline(ParserInline):
         token.children = children
 
     def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
-        """See `ParserInline`: also called for the descriptions of images, and for those within them."""
-        self._take(len(src))
+        """See `ParserInline`: the library also calls it for descriptions of images, and for nested ones."""
+        self._count_steps(len(src))
         return super().parse(src, md, env, tokens)
 
     def skipToken(self, state: StateInline) -> None:  # noqa: N802 - the name is the library's
         """See `ParserInline`."""
-        self._take(1)
+        self._count_steps(1)
         super().skipToken(state)
 
-    def _take(self, steps: int) -> None:
+    def _count_steps(self, steps: int) -> None:
         self.taken += steps
-        if self.taken > self._most:
+        if self.taken > self._limit:
             raise ParserStepLimit
 
 
-def _inline(state: StateCore) -> None:
+def _parse_paragraphs(state: StateCore) -> None:
     for token in state.tokens:
         if token.type == "inline":
             cast("BoundedInline", state.md.inline).read(token, state)
 
 
-def _deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 (the signature of a rule)
+def _parse_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 (a rule's signature)
     if state.level < DEEPEST:
         return False
     if not silent:
@@ -137,43 +139,43 @@ def _deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noq
     return True
 
 
-def _whole_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
-    """A table, with the cells of a row that has more than the head joined to its last one.
+def _parse_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
+    """Parse a table; join the cells of a row beyond the head's last column to its last cell.
 
-    `meta["source"]` of its first token has the lines without what they are nested in.
+    `meta["source"]` of its first token has the lines without the list or quote around them.
     """
     before = len(state.tokens)
     if not table(state, start, end, silent):
         return False
-    made = state.tokens[before:] if not silent else []
-    columns = sum(token.type == "th_open" for token in made)
+    table_tokens = state.tokens[before:] if not silent else []
+    columns = sum(token.type == "th_open" for token in table_tokens)
     last: Token | None = None
-    for token in made:
+    for token in table_tokens:
         if token.type == "table_open":
             token.meta = {"source": state.getLines(start, state.line, state.blkIndent, keepLastLF=True)}
         elif token.type == "inline":
             last = token
         elif token.type == "tr_close" and last is not None and last.map is not None:
             row = state.getLines(last.map[0], last.map[0] + 1, 0, keepLastLF=False).strip(" \t\r\n")
-            surplus = [cell.strip() for cell in _cells(row)[columns:]]
+            surplus = [cell.strip() for cell in _split_cells(row)[columns:]]
             last.content = " | ".join([last.content, *filter(None, surplus)])
     return True
 
 
-def _cells(row: str) -> list[str]:
+def _split_cells(row: str) -> list[str]:
     cells = escapedSplit(row)
     start = 1 if cells[0] == "" else 0
     return cells[start : -1 if len(cells) > start and cells[-1] == "" else None]
 
 
-def _address(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
-    """An address that stands in the text as it is. What a sentence ends with is not part of it."""
+def _parse_address(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
+    """Parse a bare address in the text. Punctuation that ends a sentence is not part of it."""
     if state.src[state.pos] != ":" or state.linkLevel > 0:
         return False
-    scheme, found = _SCHEME.search(state.pending[-16:]), _ADDRESS.match(state.src, state.pos, state.posMax)
-    if scheme is None or found is None:
+    scheme, match = _SCHEME.search(state.pending[-16:]), _ADDRESS.match(state.src, state.pos, state.posMax)
+    if scheme is None or match is None:
         return False
-    rest = found[0].rstrip(_SENTENCE_END)
+    rest = match[0].rstrip(_SENTENCE_END)
     while rest.endswith((")", "]")) and rest.count("(") + rest.count("[") < rest.count(")") + rest.count("]"):
         rest = rest[:-1].rstrip(_SENTENCE_END)
     if len(rest) <= len("://"):
@@ -188,8 +190,8 @@ def _address(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
     return True
 
 
-def _spoiler(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
-    """`||hidden||` that stands as a word of its own; `a || b` and `a||b` are no spoilers."""
+def _parse_spoiler(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
+    """Parse `||hidden||` if it is a separate word; `a || b` and `a||b` are not spoilers."""
     start = state.pos + 2
     if not state.src.startswith("||", state.pos) or (state.pos and state.src[state.pos - 1].isalnum()):
         return False
@@ -199,11 +201,11 @@ def _spoiler(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
     if state.src[end + 2 : end + 3].isalnum() or "|" in state.src[start:end]:
         return False
     if not silent:
-        whole = state.posMax
+        outer_end = state.posMax
         state.push("spoiler_open", "", 1)
         state.pos, state.posMax = start, end
         state.md.inline.tokenize(state)
-        state.posMax = whole
+        state.posMax = outer_end
         state.push("spoiler_close", "", -1)
     state.pos = end + 2
     return True

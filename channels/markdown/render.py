@@ -1,4 +1,4 @@
-"""A model's Markdown as text with marks. Whatever the model wrote gives a text; nothing in it is lost."""
+"""Rendering of a model's Markdown as text with marks. Every input gives a text, and nothing in it is lost."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from channels.markdown.table import laid_out
 RULE = "—" * 8
 BULLET = "•"
 PHONE = 40
-"""Columns of fixed width that a telephone shows."""
+"""Columns of fixed width that a phone shows."""
 _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
-_SHOWN_AS_LINK = re.compile(r"(?:https?|ton)://\S+", re.IGNORECASE)
-"""Addresses that a text may lead to. Not `tg://`: a link to `tg://user` calls the person."""
+_LINKABLE = re.compile(r"(?:https?|ton)://\S+", re.IGNORECASE)
+"""Addresses that a text may link to. Not `tg://`: a link to `tg://user` notifies the person."""
 _ADDRESS = re.compile(
     r"(?:[a-z][a-z0-9+.-]{0,20}://)?((?:[\w-]{1,63}\.){1,10}[^\W\d_]{2,63}|\d[\d.]{5,13}\d)(?![\w-])\S*", re.IGNORECASE
 )
@@ -29,19 +29,19 @@ _INLINE: dict[str, MarkKind] = {"strong": "bold", "em": "italic", "s": "strike",
 
 
 def parse(source: str, *, table_columns: int = PHONE) -> MarkedText:
-    """The text people read and its marks. Tables wider than `table_columns` become a list of their rows."""
+    """Convert Markdown to the text people read and its marks. Tables wider than `table_columns` become row lists."""
     source = clean(source)
     try:
-        return _MarkdownPage(source, table_columns).made()
-    except Exception:  # noqa: BLE001 (the parser is not ours: an answer without its looks is better than none)
+        return _MarkdownPage(source, table_columns).render()
+    except Exception:  # noqa: BLE001 (the parser is not ours: an answer without marks is better than none)
         return MarkedText(source)
 
 
-_PLACED_BY_OTHERS = ("inline", "table_open", "ordered_list_open", "bullet_list_open")
+_GAP_SET_ELSEWHERE = ("inline", "table_open", "ordered_list_open", "bullet_list_open")
 
 
 class _ParagraphLine:
-    """The inside of a paragraph, put together from its tokens. `end` is how a new line begins."""
+    """The text and marks of a paragraph's tokens. `end` is written for a line break."""
 
     def __init__(self, children: Sequence[Token], end: str = "\n") -> None:
         self._pieces: list[str] = []
@@ -69,27 +69,34 @@ class _ParagraphLine:
             self.marks.append(TextMark(start, self._at, "code"))
         elif token.type == "image":
             self._write(_ParagraphLine(token.children or [], " ").text)
-            self._linked(start, len(self._pieces) - 1, str(token.attrs.get("src", "")), token)
+            self._add_link(start, len(self._pieces) - 1, str(token.attrs.get("src", "")), token)
         elif token.nesting == 1:
             self._open.append((start, len(self._pieces), token))
         elif token.nesting == -1:
-            self._closed(*self._open.pop())
+            self._close(*self._open.pop())
         else:
             self._write(token.content)
 
-    def _closed(self, start: int, piece: int, token: Token) -> None:
+    def _close(self, start: int, piece: int, token: Token) -> None:
         kind = _INLINE.get(token.type.removesuffix("_open"))
         if kind:
             self.marks.append(TextMark(start, self._at, kind))
         else:
-            self._linked(start, piece, str(token.attrs.get("href", "")), token)
+            self._add_link(start, piece, str(token.attrs.get("href", "")), token)
 
-    def _linked(self, start: int, piece: int, url: str, token: Token) -> None:
-        """A link on what was written since `start`. One that no platform takes stands behind its text."""
+    def _add_link(self, start: int, piece: int, url: str, token: Token) -> None:
+        """Link the text since `start`, or write the address behind it if no platform accepts it.
+
+        Args:
+            start: offset of the linked text.
+            piece: index of its first piece.
+            url: the address.
+            token: the link's token, with its title.
+        """
         text, title = "".join(self._pieces[piece:]), token.attrs.get("title", "")
         if not text.strip():
             self._write(url)
-        if _SHOWN_AS_LINK.fullmatch(url):
+        if _LINKABLE.fullmatch(url):
             if token.info != "auto" and _shows_other_host(text, url):
                 self._write(" (")
                 start = self._at
@@ -110,20 +117,20 @@ def _shows_other_host(text: str, url: str) -> bool:
         host = (urlsplit(url).hostname or "").removeprefix("www.")
     except ValueError:
         return True
-    shown = (found.casefold().removeprefix("www.") for found in _ADDRESS.findall(unicodedata.normalize("NFKC", text)))
-    return any(one != host for one in shown)
+    addresses = _ADDRESS.findall(unicodedata.normalize("NFKC", text))
+    return any(address.casefold().removeprefix("www.") != host for address in addresses)
 
 
 @dataclass
 class _MarkdownList:
-    """A list that is open. `number`: of its newest item, in a numbered one."""
+    """An open list. `number` is that of its newest item if the list is numbered."""
 
     numbered: bool
     number: int = -1
 
 
 class _MarkdownPage:
-    """The blocks one below the other, with as many empty lines between them as in the source: none or one."""
+    """A renderer of blocks, with no or one empty line between two of them, as in the source."""
 
     def __init__(self, source: str, table_columns: int) -> None:
         self._lines = source.split("\n")
@@ -136,52 +143,48 @@ class _MarkdownPage:
         self._indents: list[str] = []
         self._quotes: list[int] = []
         self._gap = 0
-        self._begun = True  # what comes next stands where we are: after the marker of an item, say
+        self._is_inline = True  # the next block continues the current line: after the marker of an item, say
         self._start = 0
 
-    def made(self) -> MarkedText:
+    def render(self) -> MarkedText:
         position = 0
         while position < len(self._tokens):
             position = self._take(position)
         return settle("".join(self._pieces), self._marks)
 
     def _take(self, position: int) -> int:
-        """Shows one block, or the border of one, and returns where the next one is."""
+        """Render one block, or the border of one, and return the position of the next one."""
         token = self._tokens[position]
-        if (
-            token.map
-            and token.nesting >= 0
-            and token.type not in ("inline", "table_open", "ordered_list_open", "bullet_list_open")
-        ):
-            self._below(token)
+        if token.map and token.nesting >= 0 and token.type not in _GAP_SET_ELSEWHERE:
+            self._set_gap(token)
         if token.type == "table_open":
-            return self._table(position)
+            return self._render_table(position)
         kind, _, side = token.type.rpartition("_")
         if token.type == "inline":
             self._put_line(token)
         elif token.type in ("fence", "code_block"):
-            self._code(token)
+            self._render_code(token)
         elif token.type == "hr":
             self._write(RULE)
         elif side in ("open", "close"):
-            self._border(kind, position, opens=side == "open")
+            self._render_border(kind, position, opens=side == "open")
         return position + 1
 
-    def _border(self, kind: str, position: int, *, opens: bool) -> None:
+    def _render_border(self, kind: str, position: int, *, opens: bool) -> None:
         if kind == "heading":
-            self._heading(opens=opens)
+            self._render_heading(opens=opens)
         elif kind == "blockquote":
-            self._quote(opens=opens)
+            self._render_quote(opens=opens)
         elif kind == "list_item":
-            self._item(position, opens=opens)
+            self._render_item(position, opens=opens)
         elif kind in ("ordered_list", "bullet_list"):
-            self._list(numbered=kind == "ordered_list", opens=opens)
+            self._render_list(numbered=kind == "ordered_list", opens=opens)
 
-    def _below(self, token: Token) -> None:
-        if not self._begun and token.map:
+    def _set_gap(self, token: Token) -> None:
+        if not self._is_inline and token.map:
             above = self._lines[token.map[0] - 1] if token.map[0] else ""
             self._gap = max(self._gap, 1 if above.strip(" \t>") else 2)
-        self._begun = False
+        self._is_inline = False
 
     def _flush(self) -> None:
         if self._gap and self._at:
@@ -205,78 +208,78 @@ class _MarkdownPage:
         line = _ParagraphLine(token.children or [], "\n" + "".join(self._indents))
         self._put(MarkedText(line.text, tuple(line.marks)))
 
-    def _heading(self, *, opens: bool) -> None:
+    def _render_heading(self, *, opens: bool) -> None:
         if opens:
             self._flush()
             self._start = self._at
         else:
             self._marks.append(TextMark(self._start, self._at, "bold"))
 
-    def _quote(self, *, opens: bool) -> None:
+    def _render_quote(self, *, opens: bool) -> None:
         if opens:
             self._flush()
             self._quotes.append(self._at)
-            self._begun = True
+            self._is_inline = True
         else:
             self._marks.append(TextMark(self._quotes.pop(), self._at, "quote"))
-            self._begun = False
+            self._is_inline = False
 
-    def _list(self, *, numbered: bool, opens: bool) -> None:
+    def _render_list(self, *, numbered: bool, opens: bool) -> None:
         if opens:
             self._lists.append(_MarkdownList(numbered))
         else:
             self._lists.pop()
 
-    def _item(self, position: int, *, opens: bool) -> None:
+    def _render_item(self, position: int, *, opens: bool) -> None:
         if not opens:
             self._indents.pop()
-            self._begun = False
+            self._is_inline = False
             return
-        shown, token = self._lists[-1], self._tokens[position]
-        task = self._task(position)
-        if shown.numbered:
+        parent, token = self._lists[-1], self._tokens[position]
+        task = self._take_task(position)
+        if parent.numbered:
             # A list that says 1. everywhere is counted; any other keeps its numbers.
-            shown.number = max(int(token.info), shown.number + 1)
-        marker = f"{shown.number}{token.markup} {task}" if shown.numbered else task or f"{BULLET} "
+            parent.number = max(int(token.info), parent.number + 1)
+        marker = f"{parent.number}{token.markup} {task}" if parent.numbered else task or f"{BULLET} "
         self._write(marker)
         self._indents.append(" " * len(marker))
-        self._begun = True
+        self._is_inline = True
 
-    def _task(self, position: int) -> str:
-        """The box of an item that begins with one, which is taken out of its text."""
+    def _take_task(self, position: int) -> str:
+        """Remove the checkbox at the beginning of an item's text and return its sign; empty if there is none."""
         paragraph = self._tokens[position + 2 : position + 3]
         if not paragraph or paragraph[0].type != "inline" or not paragraph[0].children:
             return ""
         first = paragraph[0].children[0]
-        found = _TASK.match(first.content) if first.type == "text" else None
-        if not found:
+        match = _TASK.match(first.content) if first.type == "text" else None
+        if not match:
             return ""
-        first.content = first.content[found.end() :]
-        return "☐ " if found[1] == " " else "☑ "
+        first.content = first.content[match.end() :]
+        return "☐ " if match[1] == " " else "☑ "
 
-    def _code(self, token: Token) -> None:
+    def _render_code(self, token: Token) -> None:
         language, rest = language_of(token.info)
         text = token.content.removesuffix("\n")
-        self._leave_marker()
+        self._break_after_marker()
         if rest or not text:
-            # More than a language, or a language of nothing, is shown as it is written.
+            # Text after the language, or a language without code, is shown as written.
             self._write(token.info.strip())
             self._gap = 1 if text else 0
         if text:
             self._put_flat(MarkedText(text, (TextMark(0, len(text), "pre", language),)))
 
-    def _leave_marker(self) -> None:
+    def _break_after_marker(self) -> None:
         if self._pieces and not self._gap and not self._pieces[-1].endswith("\n"):
             self._gap = 1
 
     def _put_flat(self, marked: MarkedText) -> None:
-        """Without the indentation of the list it is in, so that it can be copied as it is."""
+        """Write without the indentation of the surrounding list, so that people can copy it."""
         indents, self._indents = self._indents, []
         self._put(marked)
         self._indents = indents
 
-    def _table(self, position: int) -> int:
-        self._below(self._tokens[position])
+    def _render_table(self, position: int) -> int:
+        self._set_gap(self._tokens[position])
         rows: list[list[MarkedText]] = []
         sides: list[str] = []
         while self._tokens[position].type != "table_close":
@@ -289,6 +292,6 @@ class _MarkdownPage:
                 line = _ParagraphLine(token.children or [], " ")
                 rows[-1].append(MarkedText(line.text, tuple(line.marks)))
             position += 1
-        self._leave_marker()
+        self._break_after_marker()
         self._put_flat(laid_out(rows, sides, self._columns))
         return position + 1

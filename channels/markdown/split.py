@@ -1,4 +1,4 @@
-"""Long answers in pieces that fit a platform, with their marks closed and opened again."""
+"""Splitting of long answers into pieces that fit a platform; marks are closed and reopened at each cut."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from channels.markdown.marked_text import MarkedText, at_most, part_of, utf16
 
 
 def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int | None = None) -> list[MarkedText]:
-    """Pieces that measure at most `limit` (no less than 2) and have at most `most` marks, in order.
+    """Split a text into pieces, in order.
 
-    Between two pieces only white space is left out; within code only the line end at the cut. A text that fits is
-    one piece, as it is; pieces of white space alone are not made. No character is torn, unless it alone is longer
-    than `limit` or made of more than 64 code points.
+    Between two pieces only white space is dropped; within code only the line end at the cut. A text that fits is one
+    unchanged piece; no piece is only white space. No character is torn, unless it alone is longer than `limit` or has
+    more than 64 code points.
+
+    Args:
+        marked: the text and its marks.
+        limit: the largest measure of a piece, at least 2.
+        measure: the platform's count of its length.
+        most: marks in a piece; None for no limit.
+
+    Raises:
+        ValueError: `limit` is less than 2.
     """
     if limit < 2:
         raise ValueError(f"limit is {limit}: a piece has to hold at least one character; use 2 or more")
@@ -28,12 +37,12 @@ def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int
     pieces: list[MarkedText] = []
     start = 0
     while start < len(text):
-        before = _too_many(marked, starts, start, limit, most)
+        before = _find_excess_mark(marked, starts, start, limit, most)
         if before is None and len(text) - start <= limit and measure(text[start:]) <= limit:
             end, begin = len(text), len(text)
         else:
-            found = cutter.cut(start, limit, before=before)
-            end, begin = found.end, found.begin
+            cut = cutter.cut(start, limit, before=before)
+            end, begin = cut.end, cut.begin
         if text[start:end].strip():
             piece = part_of(marked, start, end)
             pieces.append(piece if most is None else at_most(piece, most))
@@ -41,8 +50,8 @@ def split(marked: MarkedText, limit: int, measure: Measure = utf16, *, most: int
     return pieces
 
 
-def _too_many(marked: MarkedText, starts: list[int], start: int, limit: int, most: int | None) -> int | None:
-    """Where the first mark begins that would be one too many, if it is far enough away for a piece of its own."""
+def _find_excess_mark(marked: MarkedText, starts: list[int], start: int, limit: int, most: int | None) -> int | None:
+    """Return the start of the first mark beyond `most`; None if there is none, or too close for a separate piece."""
     if most is None or len(starts) <= most:
         return None
     reaching = sum(mark.start < start < mark.end for mark in marked.marks)

@@ -1,4 +1,4 @@
-"""Long Markdown in pieces of Markdown, for platforms that read it themselves."""
+"""Splitting of long Markdown into pieces of Markdown, for platforms that parse it themselves."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from channels.markdown.marked_text import clean
 from channels.markdown.parser import language_of, tokens
 
 LEAST = 64
-"""Characters that a piece has to hold: a fence needs room for its own lines."""
-_LOOKED_AT = 200
-"""Characters at the beginning of a line in which a fence is looked for."""
-_WHOLE = re.compile(r"`[^`\n]{1,500}`|\[[^\[\]\n]{0,500}\]\([^()\n]{0,500}\)|https?://\S+")
+"""The smallest limit of a piece: a fence needs room for its own lines."""
+_FENCE_SEARCH_CHARS = 200
+"""Characters at the beginning of a line that are searched for a fence."""
+_UNBREAKABLE = re.compile(r"`[^`\n]{1,500}`|\[[^\[\]\n]{0,500}\]\([^()\n]{0,500}\)|https?://\S+")
 _OPENS = re.compile(r"(?:[ \t>]|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))*(?:`{3,}[^`\n]*|~{3,}[^\n]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class _CodeFence:
-    """A block of code. `raw`: its lines in the source; `before`: the marker of a list it stands behind."""
+    """A block of code.
+
+    Attributes:
+        raw: its lines in the source.
+        marker: the signs that open it.
+        info: the text after the marker.
+        content: the code.
+        before: the marker of a list in front of it; empty if there is none.
+        nested: it is in a list or a quote.
+        closed: the source closes it.
+    """
 
     raw: str
     marker: str
@@ -32,11 +42,14 @@ class _CodeFence:
 
 
 def split_source(source: str, limit: int, measure: Measure = len) -> list[str]:
-    """Pieces of Markdown that measure at most `limit` (no less than 64), in order.
+    """Split Markdown into pieces that measure at most `limit`, in order.
 
-    A source that fits is one piece, as it is. Where a block of code is cut, its fence is closed and opened again with
-    its language, and both lines count. A block that stands in a list or a quote is moved out of it in all pieces but
-    the first, for there is no list any more that it could stand in.
+    A source that fits is one unchanged piece. If a block of code is cut, its fence is closed and reopened with its
+    language, and both lines count. A block in a list or a quote is moved out of it in all pieces but the first, because
+    later pieces have no list around it.
+
+    Raises:
+        ValueError: `limit` is less than 64.
     """
     if limit < LEAST:
         raise ValueError(f"limit is {limit}: a piece has to hold the lines of a fence; use {LEAST} or more")
@@ -46,16 +59,16 @@ def split_source(source: str, limit: int, measure: Measure = len) -> list[str]:
     if measure(source) <= limit:
         return [source]
     packer = _PiecePacker(limit, measure)
-    for unit in _units(source):
+    for unit in _split_units(source):
         if isinstance(unit, str):
-            packer.text(unit)
+            packer.add_text(unit)
         else:
-            packer.fence(unit)
-    return packer.done()
+            packer.add_fence(unit)
+    return packer.finish()
 
 
-def _units(source: str) -> Iterator[str | _CodeFence]:
-    """The fences, and the lines between them."""
+def _split_units(source: str) -> Iterator[str | _CodeFence]:
+    """Yield the fences, and the lines between them."""
     lines = source.split("\n")
     at = 0
     for token in tokens(source, inline=False):
@@ -79,7 +92,7 @@ def _units(source: str) -> Iterator[str | _CodeFence]:
 
 
 class _PiecePacker:
-    """Fills one piece after the other."""
+    """A packer that fills one piece after the other."""
 
     def __init__(self, limit: int, measure: Measure) -> None:
         self._limit = limit
@@ -87,14 +100,14 @@ class _PiecePacker:
         self._pieces: list[str] = []
         self._current: str | None = None
 
-    def done(self) -> list[str]:
+    def finish(self) -> list[str]:
         self._flush()
         return self._pieces
 
     def _flush(self) -> None:
         if self._current is not None and self._current.strip():
             text = self._current.rstrip()
-            # Empty lines in front go; the indentation of the first line stays.
+            # Drop empty lines in front; keep the indentation of the first line.
             self._pieces.append(text[text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1 :])
         self._current = None
 
@@ -104,10 +117,10 @@ class _PiecePacker:
     def _add(self, text: str) -> None:
         self._current = text if self._current is None else f"{self._current}\n{text}"
 
-    def text(self, text: str) -> None:
-        """Takes lines that are no code."""
-        whole = [match.span() for match in _WHOLE.finditer(text)]
-        cutter = TextCutter(text, self._measure, whole=whole, allowed=lambda cut: _opens_nothing(text, cut))
+    def add_text(self, text: str) -> None:
+        """Add lines that are not code."""
+        spans = [match.span() for match in _UNBREAKABLE.finditer(text)]
+        cutter = TextCutter(text, self._measure, whole=spans, allowed=lambda cut: _opens_nothing(text, cut))
         start = 0
         while start < len(text) or not text:
             if self._measure(text[start:]) <= self._room():
@@ -116,26 +129,28 @@ class _PiecePacker:
             if self._room() < self._limit // 4:
                 self._flush()
                 continue
-            found = cutter.gentle(start, self._room())
-            if found is None and self._current is not None:
+            cut = cutter.gentle(start, self._room())
+            if cut is None and self._current is not None:
                 self._flush()
                 continue
-            found = found or cutter.cut(start, self._room())
-            self._add(text[start : found.end])
+            cut = cut or cutter.cut(start, self._room())
+            self._add(text[start : cut.end])
             self._flush()
-            start = found.begin
+            start = cut.begin
 
-    def fence(self, fence: _CodeFence) -> None:
-        """Takes a block of code: whole where it fits into one piece, else in as many as it needs."""
-        as_it_is = fence.closed and (not fence.nested or not self._pieces)
-        if as_it_is and self._measure(fence.raw) <= self._room():
+    def add_fence(self, fence: _CodeFence) -> None:
+        """Add a block of code: unchanged if it fits into one piece, else in as many as it needs."""
+        is_usable_as_written = fence.closed and (not fence.nested or not self._pieces)
+        if is_usable_as_written and self._measure(fence.raw) <= self._room():
             self._add(fence.raw)
             return
         if fence.before and fence.before not in "-*+":
-            self.text(fence.before)
-        marker, language, first = self._looks(fence)
+            self.add_text(fence.before)
+        marker, language, first = self._choose_fence(fence)
         lines = f"{first}\n{fence.content}\n{marker}"
-        if self._measure(lines) > self._room() and (self._measure(lines) <= self._limit or self._small(first, marker)):
+        if self._measure(lines) > self._room() and (
+            self._measure(lines) <= self._limit or self._is_room_small(first, marker)
+        ):
             self._flush()
         cutter = TextCutter(fence.content, self._measure, exact=[(-1, len(fence.content) + 1)])
         start = 0
@@ -145,41 +160,41 @@ class _PiecePacker:
             if self._measure(rest) <= room:
                 self._add(f"{first}\n{rest}\n{marker}")
                 return
-            found = cutter.cut(start, room)
-            if fence.content[start : found.end].strip():
-                self._add(f"{first}\n{fence.content[start : found.end]}\n{marker}")
+            cut = cutter.cut(start, room)
+            if fence.content[start : cut.end].strip():
+                self._add(f"{first}\n{fence.content[start : cut.end]}\n{marker}")
                 self._flush()
                 first = marker + language
-            start = found.begin
+            start = cut.begin
 
-    def _small(self, first: str, marker: str) -> bool:
+    def _is_room_small(self, first: str, marker: str) -> bool:
         return self._room() - self._measure(first) - self._measure(marker) < self._limit // 4
 
-    def _looks(self, fence: _CodeFence) -> tuple[str, str, str]:
-        """The marker, the language, and the first line; a marker is longer than any run of its sign in the code."""
-        most = self._limit // 8
+    def _choose_fence(self, fence: _CodeFence) -> tuple[str, str, str]:
+        """Return the marker (longer than any run of its sign in the code), the language, and the first line."""
+        max_length = self._limit // 8
         marker = fence.marker
         for sign in (marker[0], "~" if marker[0] == "`" else "`"):
-            run = max((len(found) for found in re.findall(re.escape(sign) + "+", fence.content)), default=0)
+            run = max((len(signs) for signs in re.findall(re.escape(sign) + "+", fence.content)), default=0)
             length = max(3, run + 1, len(fence.marker) if sign == fence.marker[0] else 0)
-            if length > most and run + 1 <= most:
+            if length > max_length and run + 1 <= max_length:
                 length = max(3, run + 1)
-            marker = sign * min(length, most)
-            if length <= most:
+            marker = sign * min(length, max_length)
+            if length <= max_length:
                 break
         language, rest = language_of(fence.info)
-        if self._measure(fence.info) <= most and not ("`" in fence.info and marker[0] == "`"):
+        if self._measure(fence.info) <= max_length and not ("`" in fence.info and marker[0] == "`"):
             return marker, language, marker + fence.info
         if rest:
-            # Written out, so that it is cut like text; it must not begin a fence itself.
-            self.text(("\\" if fence.info[0] in "`~" else "") + fence.info)
+            # As text, so that it can be cut; it must not begin a fence itself.
+            self.add_text(("\\" if fence.info[0] in "`~" else "") + fence.info)
         return marker, language, marker + language
 
 
 def _opens_nothing(text: str, cut: TextCut) -> bool:
-    """Whether neither half of a line that is cut looks like a fence, which its whole was not."""
+    """Return true if neither half of a line that is cut looks like a fence."""
     start, end = text.rfind("\n", 0, cut.end) + 1, text.find("\n", cut.begin)
     if "\n" in text[cut.end : cut.begin]:
         return True
     halves = text[start : cut.end], text[cut.begin : end if end >= 0 else len(text)]
-    return not any(_OPENS.fullmatch(half[:_LOOKED_AT]) for half in halves)
+    return not any(_OPENS.fullmatch(half[:_FENCE_SEARCH_CHARS]) for half in halves)

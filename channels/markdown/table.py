@@ -1,4 +1,4 @@
-"""Tables for narrow screens: in columns where they fit, else row by row."""
+"""Tables for narrow screens: in columns if they fit, else row by row."""
 
 from __future__ import annotations
 
@@ -12,38 +12,45 @@ Row = Sequence[MarkedText]
 
 
 def columns_of(text: str) -> int:
-    """How many columns a terminal needs for it: wide characters of East Asia and emoji count two."""
+    """Count the terminal columns of a text: wide East Asian characters and emoji take two."""
     return sum(max(0, wcwidth(char)) for char in text)
 
 
 def aligned(rows: Sequence[Row], sides: Sequence[str]) -> str:
-    """The table in columns; the first row is the head. `sides` are `left`, `right` or `center` for each column."""
+    """Format the table in columns; the first row is the head.
+
+    Args:
+        rows: the cells.
+        sides: `left`, `right` or `center` for each column.
+    """
     widths = [max(columns_of(row[column].text) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
-        cells = [_padded(cell.text, width, side) for cell, width, side in zip(row, widths, sides, strict=True)]
+        cells = [_pad(cell.text, width, side) for cell, width, side in zip(row, widths, sides, strict=True)]
         lines.append(" | ".join(cells).rstrip())
     lines.insert(1, "-+-".join("-" * width for width in widths))
     return "\n".join(lines)
 
 
 def width_of(rows: Sequence[Row]) -> int:
-    """Columns that `aligned` needs."""
+    """Count the terminal columns that `aligned` needs."""
     columns = range(len(rows[0]))
     return sum(max(columns_of(row[column].text) for row in rows) for column in columns) + 3 * (len(columns) - 1)
 
 
 def laid_out(rows: Sequence[Row], sides: Sequence[str], columns: int) -> MarkedText:
-    """In columns where it needs no more than `columns` and has no links, which would be lost there; else in blocks."""
-    linked = any(mark.kind == "link" and mark.url != cell.text for row in rows for cell in row for mark in cell.marks)
-    if not linked and width_of(rows) <= columns:
+    """Format a table in columns if it fits `columns` and has no links, which would be lost there; else in blocks."""
+    has_links = any(
+        mark.kind == "link" and mark.url != cell.text for row in rows for cell in row for mark in cell.marks
+    )
+    if not has_links and width_of(rows) <= columns:
         text = aligned(rows, sides)
         return MarkedText(text, (TextMark(0, len(text), "pre"),))
-    return _blocks(rows)
+    return _lay_out_blocks(rows)
 
 
-def _blocks(rows: Sequence[Row]) -> MarkedText:
-    """A block for each row, a line `head: cell` for each column."""
+def _lay_out_blocks(rows: Sequence[Row]) -> MarkedText:
+    """Write a block for each row, with a line `head: cell` for each column."""
     pieces: list[MarkedText] = []
     head, *body = rows
     for number, row in enumerate(body):
@@ -57,7 +64,7 @@ def _blocks(rows: Sequence[Row]) -> MarkedText:
 
 
 def joined(pieces: Sequence[MarkedText]) -> MarkedText:
-    """The pieces one after the other."""
+    """Join the pieces and move their marks along."""
     texts: list[str] = []
     marks: list[TextMark] = []
     at = 0
@@ -68,7 +75,7 @@ def joined(pieces: Sequence[MarkedText]) -> MarkedText:
     return MarkedText("".join(texts), tuple(marks))
 
 
-def _padded(text: str, width: int, side: str) -> str:
+def _pad(text: str, width: int, side: str) -> str:
     room = width - columns_of(text)
     left = room if side == "right" else room // 2 if side == "center" else 0
     return " " * left + text + " " * (room - left)

@@ -1,1 +1,1 @@
-"""Parts that the chat platforms share."""
+"""Code that the chat platforms share."""

@@ -1,4 +1,4 @@
-"""The time that a platform's server says it is."""
+"""The time that a platform's server reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 
 def iso(header: str) -> str:
-    """The header `Date` of an answer as ISO 8601 in UTC; empty where it is missing or cannot be read."""
+    """Convert a `Date` header to ISO 8601 in UTC; return an empty text if it is missing or malformed."""
     try:
         return parsedate_to_datetime(header).astimezone(UTC).isoformat()
     except (TypeError, ValueError, OverflowError):

@@ -1,7 +1,6 @@
-"""What the table of a channel may hold: each adapter names its keys, and one reader checks their values.
+"""Setting keys of a channel: each adapter declares its keys, and one reader checks their values.
 
-Values may be text, since those of the environment are. Errors name the key, the value where it is no secret, and the
-fix.
+Values may be text because environment variables are. Errors name the key, the fix, and the value if it is not a secret.
 """
 
 from __future__ import annotations
@@ -18,7 +17,14 @@ from bubbot.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class SettingKey:
-    """One key as the reference describes it; `default` None where it is not set."""
+    """One key as the reference describes it.
+
+    Attributes:
+        name: the key as the operator writes it.
+        type: the values it takes, in words.
+        default: the value if the key is not set; None if it has no default.
+        description: a sentence for the reference.
+    """
 
     name: str
     type: str
@@ -27,20 +33,29 @@ class SettingKey:
 
 
 def check_keys(adapter: str, keys: Sequence[SettingKey], channel: str, names: Iterable[str]) -> None:
-    """Raises `ConfigError` for the first name that is no key: a misspelt one must not pass for the default.
+    """Reject names that are not keys, so that a misspelt key does not silently mean the default.
 
-    `adapter` is what people call it, such as `Telegram`.
+    Args:
+        adapter: the platform's name for people, such as `Telegram`.
+        keys: the keys that the adapter declares.
+        channel: the configured name of the channel, for the error.
+        names: the keys in the channel's table.
+
+    Raises:
+        ConfigError: for the first unknown name, with the closest key.
     """
-    known = [key.name for key in keys]
+    key_names = [key.name for key in keys]
     for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "docs/reference/config.md lists the keys of a channel."
+        if name not in key_names:
+            matches = get_close_matches(name, key_names, n=1)
+            hint = (
+                f"did you mean {matches[0]!r}?" if matches else "docs/reference/config.md lists the keys of a channel."
+            )
             raise ConfigError(f"[channels.{channel}] {name} is no key of a {adapter} channel: {hint}")
 
 
 class TableReader:
-    """Reads values of a table by the types of its keys. Raises `ConfigError`."""
+    """A reader that checks the values of a channel's table by type. Its methods raise `ConfigError`."""
 
     def __init__(self, keys: Sequence[SettingKey], channel: str, table: Mapping[str, Any]) -> None:
         self._defaults = {key.name: key.default for key in keys}
@@ -48,7 +63,7 @@ class TableReader:
         self._table = table
 
     def wrong(self, key: str, sentence: str) -> ConfigError:
-        """The error for a key; the sentence begins with its verb and has no full stop."""
+        """Build the error for a key; `sentence` begins with its verb and has no full stop."""
         return ConfigError(f"[channels.{self._channel}] {key} {sentence}.")
 
     def _value(self, key: str) -> Any:
@@ -56,7 +71,7 @@ class TableReader:
         return self._defaults[key] if value is None or value == "" else value
 
     def text(self, key: str) -> str:
-        """A text without the space around it; empty where it is not set."""
+        """Read a text without surrounding white space; empty if not set."""
         value = self._value(key)
         if value is None:
             return ""
@@ -65,14 +80,14 @@ class TableReader:
         return value.strip()
 
     def one_of(self, key: str, words: tuple[str, ...]) -> str:
-        """One of these words."""
+        """Read a text that must be one of `words`."""
         value = self.text(key)
         if value not in words:
             raise self.wrong(key, f"is {value!r} and has to be one of {', '.join(words)}")
         return value
 
     def address(self, key: str, schemes: tuple[str, ...]) -> str:
-        """A web address, or the empty text. It is not shown in errors: a proxy's has a password in it."""
+        """Read a web address; empty if not set. Errors leave it out: a proxy's address contains a password."""
         value = self.text(key)
         if not value:
             return ""
@@ -86,7 +101,7 @@ class TableReader:
         return value
 
     def number(self, key: str, low: float, high: float, *, whole: bool = False) -> float:
-        """A number between two others."""
+        """Read a number from `low` to `high`, both included."""
         value = self._value(key)
         try:
             number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
@@ -97,10 +112,10 @@ class TableReader:
         return number
 
     def flag(self, key: str) -> bool:
-        """True or false."""
+        """Read a boolean."""
         value = self._value(key)
-        known = {True: True, False: False, "true": True, "false": False}
+        meanings = {True: True, False: False, "true": True, "false": False}
         word = value.strip().lower() if isinstance(value, str) else value
-        if not isinstance(word, bool | str) or word not in known:
+        if not isinstance(word, bool | str) or word not in meanings:
             raise self.wrong(key, f"is {value!r} and has to be true or false")
-        return known[word]
+        return meanings[word]

@@ -1,7 +1,7 @@
-"""Refusals of a bot that the platform took before: when to believe them, and how long to wait between two tries.
+"""Refusals of a bot that the platform accepted before: when to believe them, and how long to wait between two tries.
 
-A platform that took the token may refuse it once by mistake, and a second program that polls goes away again. So nothing
-here ends a channel: it is down as long as the platform says so, shows that, and is tried again for ever.
+A platform that accepted the token may refuse it once by mistake, and a second program that polls goes away again. So
+nothing here ends a channel: it is down as long as the platform refuses it, shows that, and retries forever.
 """
 
 from __future__ import annotations
@@ -15,23 +15,32 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RefusalTiming:
-    """Seconds. `first_wait` doubles with each refusal, up to `longest_wait`, until the refusals are believed; then
-    `confirmed_wait` stands between two tries."""
+    """Timing of retries and of belief in refusals, in seconds.
+
+    Attributes:
+        first_wait: the wait after the first refusal; it doubles with each one.
+        longest_wait: the limit of that doubling.
+        confirmed_wait: the wait between two tries once the refusals are believed.
+        confirmed_after: how long the platform has to keep refusing before it is believed.
+        confirmations: how often it has to refuse in that time.
+    """
 
     first_wait: float = 1.0
     longest_wait: float = 15.0
     confirmed_wait: float = 60.0
     confirmed_after: float = 120.0
-    """How long the platform has to go on refusing until it is believed."""
     confirmations: int = 3
-    """How often it has to refuse in that time."""
 
 
 class RefusalMonitor:
-    """Counts what refuses one channel in the same way, and logs it: once when it begins, when it is believed, and when
-    it is over.
+    """A counter of one channel's refusals of one sort. It logs when they begin, are believed, and end.
 
-    `quiet_seconds`: how long nothing may be refused until it is over. 0: the first success ends it.
+    Args:
+        channel: the configured name of the channel, for the log.
+        timing: when to believe refusals and how long to wait.
+        monotonic: the clock.
+        jitter: random numbers from 0 to 1.
+        quiet_seconds: how long nothing may be refused before the refusals are over; 0: the first success ends them.
     """
 
     def __init__(
@@ -55,7 +64,7 @@ class RefusalMonitor:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, for the operator; empty if nothing is refused."""
+        """The problem, for the operator; empty if nothing is refused."""
         return self._sentence
 
     def refused(self, sentence: str) -> float:
@@ -66,30 +75,32 @@ class RefusalMonitor:
         if not self._count:
             self._first = now
             log.warning(
-                "%s It is tried again.", sentence, extra={"action": "channel.doubted", "channel": self._channel}
+                "platform refuses the bot, retrying: %s",
+                sentence,
+                extra={"action": "channel.doubted", "channel": self._channel},
             )
         self._count, self._last, self._sentence = self._count + 1, now, sentence
         timing = self._timing
-        lasted = now - self._first >= timing.confirmed_after
-        if not self._is_confirmed and lasted and self._count >= timing.confirmations:
+        is_lasting = now - self._first >= timing.confirmed_after
+        if not self._is_confirmed and is_lasting and self._count >= timing.confirmations:
             self._is_confirmed = True
             log.error(
-                "%s The channel is down; it is tried again every %.0f seconds.",
-                sentence,
+                "channel down, retrying every %.0f seconds: %s",
                 timing.confirmed_wait,
+                sentence,
                 extra={"action": "channel.down", "channel": self._channel},
             )
-        most = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.longest_wait)
-        return (timing.confirmed_wait if self._is_confirmed else most) * (0.5 + self._jitter() / 2)
+        wait = min(timing.first_wait * 2 ** min(self._count - 1, 20), timing.longest_wait)
+        return (timing.confirmed_wait if self._is_confirmed else wait) * (0.5 + self._jitter() / 2)
 
     def accepted(self) -> None:
-        """Take note that the platform accepted the bot, which ends the refusals if they were quiet for long enough."""
+        """Record a success, which ends the refusals if they were quiet for long enough."""
         if not self._count or self._monotonic() - self._last < self._quiet_seconds:
             return
         seconds = self._monotonic() - self._first
         self._count, self._is_confirmed, self._sentence = 0, False, ""
         log.info(
-            "channel %s: the platform takes the bot again, after %.0f seconds",
+            "platform accepts the bot again: channel=%s after=%.0fs",
             self._channel,
             seconds,
             extra={"action": "channel.up", "channel": self._channel},

@@ -1,4 +1,4 @@
-"""Files for channels that can only show text: they are saved under the home folder, and a line says where."""
+"""Files for channels that can only show text: saved under the home folder, with a line that names the path."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from bubbot.ports.channel import ChannelOptions, MessagePart, Outbound, Outbound
 
 
 def parts_of(outbound: Outbound) -> Sequence[MessagePart]:
-    """One part for the text, however long, and one for each file."""
+    """Make one part for the text, however long, and one for each file."""
     text = [MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
     files = [MessagePart(outbound.chat, "", outbound.thread, outbound.reply_to, file=file) for file in outbound.files]
     return [*(text if outbound.text or not files else ()), *files]
 
 
 async def saved(options: ChannelOptions, file: OutboundFile) -> str:
-    """Saves a file under `exports/` and returns the line that says so. The same file twice is one file.
+    """Save a file under `exports/` and return a line that names its path. The same file twice is one file.
 
-    Raises `DeliveryFailed`, `permanent` where its bytes are gone.
+    Raises:
+        DeliveryFailed: the file could not be written, or (`permanent`) its bytes are gone.
     """
     data = await options.blob(file.digest) if file.digest else file.text.encode()
     try:

@@ -1,7 +1,7 @@
 """The Bot API over python-telegram-bot: raw answers, a limit on every wait, and no token in any log or error.
 
-The library's own exceptions are not used beyond this file: its `RetryAfter` warns when it is made, it says the same
-of 401 and 404, and its texts hold addresses.
+The library's exceptions stay in this file: its `RetryAfter` warns on creation, it does not distinguish 401 from 404,
+and its texts contain addresses.
 """
 
 from __future__ import annotations
@@ -27,47 +27,57 @@ from channels.telegram.errors import TelegramApiError, TelegramUnavailable, refu
 from channels.telegram.settings import TelegramSettings
 
 UPDATES = ["message", "edited_message", "channel_post", "edited_channel_post", "message_reaction", "my_chat_member"]
-"""The kinds of updates we use; Telegram sends no others."""
+"""The kinds of updates that we use; Telegram sends no others."""
 
-_TALKATIVE = ("httpx", "telegram.Bot")
-"""Loggers of the libraries whose lines have the address of a request in them, and so the token."""
+_LOGGERS_WITH_ADDRESSES = ("httpx", "telegram.Bot")
+"""Loggers of the libraries whose lines contain the address of a request, and so the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class TelegramApiTiming:
-    """Seconds, and where time and chance come from. Tests make them short."""
+    """Limits and waits in seconds, and the sources of time and randomness. Tests make them short.
+
+    Attributes:
+        call: limit of a call.
+        introduction: limit of the check of the token; the operator waits for it at a terminal.
+        upload: limit of a call that sends a file.
+        download: limit of a download.
+        poll_margin: limit of a poll beyond the time that Telegram holds it.
+        refusals: for a token that Telegram accepted before.
+        conflicts: for 409. A process that is being replaced has its last poll open for about 30 seconds.
+        conflict_quiet: time without a 409, beyond the length of a poll, after which the second program counts as
+            gone. Two programs that take turns succeed now and then.
+        first_wait: the wait after the first failure in an outage; it doubles with each one.
+        longest_wait: the limit of that doubling, so that people do not wait longer once the outage is over.
+        webhook_check: time between two checks of the webhook.
+        monotonic: the clock.
+        chance: random numbers from 0 to 1.
+    """
 
     call: float = 30.0
     introduction: float = 4.0
-    """Who asks for it waits at a terminal."""
     upload: float = 180.0
     download: float = 180.0
     poll_margin: float = 15.0
-    """How long a poll may take beyond what Telegram was asked to hold it."""
     refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
-    """Of a token that Telegram took before."""
     conflicts: RefusalTiming = RefusalTiming(first_wait=4.0)  # noqa: RUF009 - frozen
-    """Of 409. A process that is being replaced has its last poll open for 30 seconds or so."""
     conflict_quiet: float = 90.0
-    """Beyond the length of a poll: how long without a 409 until there is no second program any more. Two programs that
-    take turns succeed now and then."""
     first_wait: float = 1.0
     longest_wait: float = 10.0
-    """Between two tries in an outage: people who write when it is over are not kept waiting for longer."""
     webhook_check: float = 300.0
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 
 
 class TelegramApi:
-    """Calls of one bot, with connections of its own: one for polls, others for everything else."""
+    """Calls of one bot: one connection for polls, a pool for everything else."""
 
     def __init__(self, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         self._settings = settings
         self._timing = timing
-        self._hush = _TelegramRedactingFilter(settings.token, settings.webhook_secret)
-        for name in _TALKATIVE:
-            logging.getLogger(name).addFilter(self._hush)
+        self._redaction = _TelegramRedactingFilter(settings.token, settings.webhook_secret)
+        for name in _LOGGERS_WITH_ADDRESSES:
+            logging.getLogger(name).addFilter(self._redaction)
         trust = httpx.create_ssl_context()  # takes tens of milliseconds: once for both
         self._calls = _TelegramHttp(settings, trust, pool=32)
         self._polls = _TelegramHttp(settings, trust, pool=1)
@@ -80,33 +90,41 @@ class TelegramApi:
         )
 
     async def call(self, method: str, parameters: Mapping[str, Any] | None = None, *, upload: bool = False) -> Any:
-        """The result of a method as JSON. Raises `TelegramApiError` or `TelegramUnavailable`."""
-        return await self._limited(self._timing.upload if upload else self._timing.call, method, dict(parameters or {}))
+        """Call a method and return its result as JSON.
+
+        Raises:
+            TelegramApiError: Telegram refused the call.
+            TelegramUnavailable: no readable answer came in time.
+        """
+        wait = self._timing.upload if upload else self._timing.call
+        return await self._call_within(wait, method, dict(parameters or {}))
 
     @property
     def date(self) -> str:
-        """The header `Date` of the newest answer to a call; empty before."""
+        """The header `Date` of the newest answer to a call; empty before the first one."""
         return self._calls.date
 
     async def poll(self, offset: int | None, *, hold: bool) -> list[Any]:
-        """One `getUpdates`, held by Telegram until there is news or not at all. A poll that neither returns nor fails
-        is given up, and its connection with it."""
+        """Call `getUpdates` once; with `hold`, Telegram answers when there is news.
+
+        A poll that neither returns nor fails is dropped together with its connection.
+        """
         seconds = self._settings.poll_timeout if hold else 0
         parameters: dict[str, Any] = {"timeout": seconds, "allowed_updates": UPDATES}
         if offset is not None:
             parameters["offset"] = offset
         wait = seconds + self._timing.poll_margin
         try:
-            found = await self._limited(wait, "getUpdates", parameters)
+            updates = await self._call_within(wait, "getUpdates", parameters)
         except TelegramUnavailable:
-            # Nobody can tell a connection that is wedged from one that is idle: the next poll has a new one.
+            # A wedged connection looks like an idle one: the next poll gets a new one.
             await self._polls.renew()
             raise
-        if not isinstance(found, list):
+        if not isinstance(updates, list):
             raise TelegramUnavailable("its answer to a poll is no list")
-        return found
+        return updates
 
-    async def _limited(self, wait: float, method: str, parameters: dict[str, Any]) -> Any:
+    async def _call_within(self, wait: float, method: str, parameters: dict[str, Any]) -> Any:
         try:
             async with asyncio.timeout(wait):
                 return await self._bot.raw(method, parameters, wait)
@@ -114,7 +132,7 @@ class TelegramApi:
             raise TelegramUnavailable(f"{method} neither came back nor failed within {wait:g} s") from None
 
     async def download(self, path: str, limit: int) -> bytes | None:
-        """A file by the path that `getFile` named; None where it is larger than `limit` bytes."""
+        """Download a file by the path that `getFile` named; return None if it is larger than `limit` bytes."""
         url = f"{self._bot.base_file_url}/{quote(path)}"
         try:
             async with asyncio.timeout(self._timing.download):
@@ -123,17 +141,17 @@ class TelegramApi:
             raise TelegramUnavailable(f"it was not there within {self._timing.download:g} s") from None
 
     async def aclose(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         try:
             await self._calls.close()
             await self._polls.close()
         finally:
-            for name in _TALKATIVE:
-                logging.getLogger(name).removeFilter(self._hush)
+            for name in _LOGGERS_WITH_ADDRESSES:
+                logging.getLogger(name).removeFilter(self._redaction)
 
 
 class _RawJsonBot(Bot):
-    """The library's bot, asked for plain JSON: what it cannot parse is still an answer."""
+    """The library's bot, but with plain JSON as results, so that a result it cannot parse is not lost."""
 
     async def raw(self, method: str, parameters: dict[str, Any], wait: float) -> Any:
         try:
@@ -143,16 +161,16 @@ class _RawJsonBot(Bot):
         except TimedOut:
             raise TelegramUnavailable(f"{method} was not answered in time") from None
         except TelegramError as error:
-            raise TelegramUnavailable(_cause(error)) from None
+            raise TelegramUnavailable(_describe_cause(error)) from None
         except (KeyError, TypeError):  # an answer that says success and has no result
             raise TelegramUnavailable("its answer has no result") from None
 
 
 class _TelegramHttp(HTTPXRequest):
-    """The library's HTTP client, with refusals read by us and files read no further than wanted."""
+    """The library's HTTP client, with our own reading of refusals, and downloads that stop at a limit."""
 
     CLOSING = 5.0
-    """Seconds the end of a connection may take; a wedged one does not answer that either."""
+    """Seconds for closing a connection; a wedged one does not answer that either."""
 
     def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
         self._token = settings.token
@@ -160,10 +178,10 @@ class _TelegramHttp(HTTPXRequest):
         super().__init__(
             connection_pool_size=pool, read_timeout=20, write_timeout=20, connect_timeout=10, pool_timeout=20,
             media_write_timeout=120, proxy=settings.proxy,
-            httpx_kwargs={"verify": trust, "event_hooks": {"response": [self._noted]}},
+            httpx_kwargs={"verify": trust, "event_hooks": {"response": [self._note_date]}},
         )  # fmt: skip
 
-    async def _noted(self, response: httpx.Response) -> None:
+    async def _note_date(self, response: httpx.Response) -> None:
         self.date = response.headers.get("date", "")
 
     async def do_request(
@@ -176,52 +194,52 @@ class _TelegramHttp(HTTPXRequest):
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """The library's own writes the payload, which is people's messages, to the log."""
+        """Parse an answer without the library's own parser, which logs the payload: people's messages."""
         try:
-            found: dict[str, Any] = json.loads(payload)
+            answer: dict[str, Any] = json.loads(payload)
         except (ValueError, RecursionError):
             raise TelegramError("no JSON") from None
-        return found
+        return answer
 
     async def download(self, url: str, limit: int) -> bytes | None:
-        found = bytearray()
+        content = bytearray()
         try:
             async with self._client.stream("GET", url) as response:
                 if response.status_code != 200:
-                    raise refusal(response.status_code, await _beginning(response), self._token)
+                    raise refusal(response.status_code, await _read_beginning(response), self._token)
                 if int(response.headers.get("content-length") or 0) > limit:
                     return None
                 async for chunk in response.aiter_bytes():
-                    found += chunk
-                    if len(found) > limit:
+                    content += chunk
+                    if len(content) > limit:
                         return None
         except httpx.HTTPError as error:
             raise TelegramUnavailable(f"the connection failed ({type(error).__name__})") from None
-        return bytes(found)
+        return bytes(content)
 
     async def close(self) -> None:
         try:
             async with asyncio.timeout(self.CLOSING):
                 await self.shutdown()
         except (TimeoutError, httpx.HTTPError, OSError):
-            return  # it is given up either way
+            return  # the connection is dropped either way
 
     async def renew(self) -> None:
         await self.close()
         await self.initialize()
 
 
-async def _beginning(response: httpx.Response) -> bytes:
-    found = bytearray()
+async def _read_beginning(response: httpx.Response) -> bytes:
+    content = bytearray()
     async for chunk in response.aiter_bytes():
-        found += chunk
-        if len(found) > 65536:
+        content += chunk
+        if len(content) > 65536:
             break
-    return bytes(found)
+    return bytes(content)
 
 
-def _cause(error: TelegramError) -> str:
-    """Which kind of failure it was; the text of the HTTP library's error may hold the address."""
+def _describe_cause(error: TelegramError) -> str:
+    """Name the kind of failure; the text of the HTTP library's error may contain the address."""
     cause = error.__cause__
     if isinstance(cause, httpx.HTTPError):
         return f"the connection failed ({type(cause).__name__})"
@@ -229,7 +247,7 @@ def _cause(error: TelegramError) -> str:
 
 
 class _TelegramRedactingFilter(logging.Filter):
-    """Takes secrets out of what libraries log."""
+    """A filter that removes secrets from the libraries' log lines."""
 
     def __init__(self, *secrets: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The menu of commands that Telegram shows beside the text field."""
+"""The menu of commands that Telegram shows next to the text field."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from channels.telegram.errors import TelegramApiError, TelegramUnavailable
 
 log = logging.getLogger(__name__)
 PREFERRED_COMMANDS = ("help", "new", "stop", "status", "model", "memory", "search", "handoff", "context")
-"""What stands first in the menu, in this order; other commands follow. In a group these are ours without `@`."""
+"""Commands that come first in the menu, in this order. In a group these are ours even without `@`."""
 _NAME = re.compile(r"[a-z0-9_]{1,32}")
-_MOST = 100
-_LONGEST = 256
+_MAX_COMMANDS = 100
+_MAX_DESCRIPTION_CHARS = 256
 
 
 def menu(commands: Sequence[CommandInfo]) -> list[dict[str, str]]:
-    """The commands as Telegram takes them: those whose names are one word, the best known first."""
-    words = {one.name: one.summary for one in commands if _NAME.fullmatch(one.name)}
+    """Build the menu in Telegram's format: commands whose names are one word, the preferred ones first."""
+    summaries = {command.name: command.summary for command in commands if _NAME.fullmatch(command.name)}
     names = [
-        *(name for name in PREFERRED_COMMANDS if name in words),
-        *(name for name in words if name not in PREFERRED_COMMANDS),
+        *(name for name in PREFERRED_COMMANDS if name in summaries),
+        *(name for name in summaries if name not in PREFERRED_COMMANDS),
     ]
-    return [{"command": name, "description": words[name][:_LONGEST] or name} for name in names[:_MOST]]
+    return [
+        {"command": name, "description": summaries[name][:_MAX_DESCRIPTION_CHARS] or name}
+        for name in names[:_MAX_COMMANDS]
+    ]
 
 
 async def set_menu(api: TelegramApi, channel: str, commands: Sequence[CommandInfo]) -> None:
-    """Sets the menu where it is another one. A failure is logged and costs nothing else."""
-    wanted = menu(commands)
+    """Set the menu if it differs. A failure is logged and has no other effect."""
+    entries = menu(commands)
     try:
-        if wanted and await api.call("getMyCommands") != wanted:
-            await api.call("setMyCommands", {"commands": wanted})
+        if entries and await api.call("getMyCommands") != entries:
+            await api.call("setMyCommands", {"commands": entries})
     except (TelegramApiError, TelegramUnavailable) as error:
-        log.warning(
-            "channel %s: the menu of commands was not set: %s", channel, error, extra={"action": "telegram.menu"}
-        )
+        log.warning("command menu not set: channel=%s error=%s", channel, error, extra={"action": "telegram.menu"})

@@ -1,4 +1,4 @@
-"""What a Telegram message holds beside its text: files as attachments, everything else in words."""
+"""Content of a Telegram message besides its text: files as attachments, everything else in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from telegram import ExternalReplyInfo, Message, PhotoSize, Sticker
 from bubbot.ports.channel import Attachment, AttachmentKind
 
 Content: TypeAlias = Message | ExternalReplyInfo
-"""What has the same fields for media."""
+"""The classes with the same fields for media."""
 
 _FILES: tuple[tuple[str, AttachmentKind, str], ...] = (
     ("animation", "video", "video/mp4"),
@@ -20,7 +20,7 @@ _FILES: tuple[tuple[str, AttachmentKind, str], ...] = (
     ("video_note", "video", "video/mp4"),
     ("voice", "voice", "audio/ogg"),
 )
-"""Fields with a file: what it is, and its media type where Telegram names none."""
+"""Fields with a file: name, kind, and media type if Telegram does not name one."""
 _KINDS: dict[str, AttachmentKind] = {"image": "image", "audio": "audio", "video": "video"}
 _NOTES = {
     "checklist": "checklist",
@@ -30,11 +30,11 @@ _NOTES = {
     "paid_media": "paid media",
     "story": "story",
 }
-"""Fields that we can only name."""
+"""Fields whose content we only name."""
 
 
 def attachments(content: Content) -> tuple[Attachment, ...]:
-    """The files of a message, in the order of their fields."""
+    """Return the files of a message, in the order of their fields."""
     return tuple(_attachments(content))
 
 
@@ -48,17 +48,17 @@ def _attachments(content: Content) -> Iterator[Attachment]:
         yield Attachment(text_of(sticker.file_id), "", "image/webp", _size(sticker), "image", note)
     for name, kind, media_type in _FILES:
         file = getattr(content, name)
-        # An animation comes as a document a second time, for clients that do not know animations.
+        # An animation comes a second time as a document, for clients that do not support animations.
         if file and not (name == "document" and content.animation):
-            yield _file(file, kind, media_type)
+            yield _make_attachment(file, kind, media_type)
 
 
-def _file(file: Any, kind: AttachmentKind, media_type: str) -> Attachment:
+def _make_attachment(file: Any, kind: AttachmentKind, media_type: str) -> Attachment:
     name = getattr(file, "file_name", None) or getattr(file, "title", None) or ""
-    stated = getattr(file, "mime_type", None) or media_type
+    media_type = getattr(file, "mime_type", None) or media_type
     if kind == "file":
-        kind = _KINDS.get(text_of(stated).partition("/")[0], "file")
-    return Attachment(text_of(file.file_id), text_of(name), text_of(stated), _size(file), kind)
+        kind = _KINDS.get(text_of(media_type).partition("/")[0], "file")
+    return Attachment(text_of(file.file_id), text_of(name), text_of(media_type), _size(file), kind)
 
 
 def _area(photo: PhotoSize) -> int:
@@ -77,21 +77,21 @@ def _size(file: Any) -> int | None:
 
 
 def text_of(value: object) -> str:
-    """The value, where it is a text. Raises `TypeError`: the library hands on whatever stands there."""
+    """Return the value if it is a text. Raises `TypeError`: the library passes on values of any type."""
     if not isinstance(value, str):
         raise TypeError(f"a {type(value).__name__} stands where a text should")
     return value
 
 
 def words(content: Content) -> str:
-    """What of a message is no text and no file, in words; empty where there is nothing of that kind."""
-    return "\n".join(_words(content))
+    """Describe the content of a message that is neither text nor file; empty if there is none."""
+    return "\n".join(_descriptions(content))
 
 
-def _words(content: Content) -> Iterator[str]:
+def _descriptions(content: Content) -> Iterator[str]:
     if content.sticker and not _is_still(content.sticker):
         yield f"[sticker {content.sticker.emoji or ''}".strip() + "]"
-    if venue := content.venue:  # comes with a location of its own
+    if venue := content.venue:  # a venue has a location, too
         yield f"[venue {venue.title}, {venue.address}, {venue.location.latitude}, {venue.location.longitude}]"
     elif content.location:
         yield f"[location {content.location.latitude}, {content.location.longitude}]"

@@ -1,7 +1,7 @@
-"""What can go wrong with Telegram, and what the port calls it.
+"""Errors of Telegram, and their translation into those of the port.
 
-The address of every request holds the token. So nothing here passes on a text of the HTTP library, whatever Telegram
-says is searched for the token, and errors are raised `from None`.
+The address of every request contains the token. So nothing here passes on a text of the HTTP library, the token is
+replaced in Telegram's descriptions, and errors are raised `from None`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from telegram.error import TelegramError
 from bubbot.errors import ChannelRefused, DeliveryFailed, FetchFailed
 
 MAX_REASON_CHARS = 300
-"""Characters of what Telegram says."""
+"""Characters of Telegram's description."""
 
 
 class TelegramApiError(TelegramError):
-    """Telegram, or what stands before it, answered and said no.
+    """Telegram, or a proxy in front of it, refused a call.
 
-    `code` is the HTTP status; `json` whether the answer is one of the Bot API and not, say, the page of a proxy;
-    `retry_after` in seconds and `migrate_to`, a chat id, where it names them.
+    Attributes:
+        code: the HTTP status.
+        description: the reason, without the token.
+        json: the answer is one of the Bot API and not, say, the page of a proxy.
+        retry_after: seconds to wait; None if not stated.
+        migrate_to: the chat's new id; empty if not stated.
     """
 
     def __init__(
@@ -35,40 +39,40 @@ class TelegramApiError(TelegramError):
         self.migrate_to = migrate_to
 
     def says(self, *words: str) -> bool:
-        """Whether the description has one of these, in small letters."""
+        """Return true if the description contains one of `words`, which are in lower case."""
         return any(word in self.description.lower() for word in words)
 
 
 class TelegramUnavailable(Exception):
-    """No answer came, or none that can be read. The text is fit for people and names no address."""
+    """No answer came, or an unreadable one. The text is written for people and contains no address."""
 
 
 def refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
-    """Reads an answer whose HTTP status is not one of success."""
+    """Read an answer whose HTTP status is not a success."""
     try:
         body = json.loads(payload)
     except ValueError:
         body = None
     if not isinstance(body, dict) or "description" not in body:
         return TelegramApiError(code, "an answer that is not one of the Bot API", json=False)
-    given = body.get("parameters")
-    parameters: dict[str, Any] = given if isinstance(given, dict) else {}
-    wait, moved = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
+    field = body.get("parameters")
+    parameters: dict[str, Any] = field if isinstance(field, dict) else {}
+    wait, new_chat = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
     return TelegramApiError(
         code,
         str(body["description"]).replace(token, "[token]")[:MAX_REASON_CHARS],
         retry_after=float(wait) if isinstance(wait, int | float) else None,
-        migrate_to=str(moved) if isinstance(moved, int) else "",
+        migrate_to=str(new_chat) if isinstance(new_chat, int) else "",
     )
 
 
 def token_refused(error: TelegramApiError) -> bool:
-    """Whether it is the token that is wrong: no such bot (404), or one whose token was revoked (401)."""
+    """Return true if the token is wrong: no such bot (404), or a revoked token (401)."""
     return error.json and error.code in (401, 404)
 
 
 def refused_token(channel: str, error: TelegramApiError, *, self_hosted: bool) -> ChannelRefused:
-    """For a token that Telegram does not take."""
+    """Build the error for a token that Telegram does not accept."""
     server = ", and see that base_url is right" if self_hosted else ""
     return ChannelRefused(
         f"[channels.{channel}] token was refused by Telegram ({error.code}): copy it again from @BotFather{server}."
@@ -76,7 +80,7 @@ def refused_token(channel: str, error: TelegramApiError, *, self_hosted: bool) -
 
 
 def second_poller(channel: str) -> str:
-    """What is wrong if 409 comes again and again."""
+    """Describe the problem if 409 keeps coming."""
     return (
         f"[channels.{channel}] token is used by a second program, which asks Telegram for the same messages (409): stop "
         "the other one, or give it a bot of its own."
@@ -84,7 +88,7 @@ def second_poller(channel: str) -> str:
 
 
 def stray_webhook(channel: str) -> str:
-    """What is wrong if a webhook comes back after it was removed."""
+    """Describe the problem if a webhook comes back after its removal."""
     return (
         f"[channels.{channel}] token is used by a second program, which sets a webhook (409, again after it was "
         'removed): stop the other one, or set mode = "webhook" here.'
@@ -92,27 +96,27 @@ def stray_webhook(channel: str) -> str:
 
 
 def refused_webhook(channel: str, error: TelegramApiError) -> ChannelRefused:
-    """For a `webhook_url` that Telegram does not take."""
+    """Build the error for a `webhook_url` that Telegram does not accept."""
     return ChannelRefused(f"[channels.{channel}] webhook_url was refused by Telegram: {error.description}")
 
 
 def delivery_failed(error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
-    """What the port calls a failed sending or editing."""
+    """Translate a failed sending or editing into the port's error."""
     if isinstance(error, TelegramUnavailable):
         return DeliveryFailed(f"Telegram did not answer: {error}", maybe=True)
     text = f"Telegram refused it ({error.code}): {error.description}"
     if error.code == 429:
         return DeliveryFailed(text, retry_after=error.retry_after if error.retry_after is not None else 1.0)
-    # 401 and 404 are about the token, which the operator can mend; what waits is then sent.
+    # 401 and 404 concern the token, which the operator can fix; pending messages are then sent.
     permanent = 400 <= error.code < 500 and error.code not in (401, 404, 408, 409)
-    gone = error.code == 403 or error.says(
+    is_unreachable = error.code == 403 or error.says(
         "chat not found", "chat was deleted", "group chat was deactivated", "user is deactivated"
     )
-    return DeliveryFailed(text, permanent=permanent, gone=permanent and gone)
+    return DeliveryFailed(text, permanent=permanent, gone=permanent and is_unreachable)
 
 
 def fetch_failed(error: TelegramApiError | TelegramUnavailable) -> FetchFailed:
-    """What the port calls an attachment that cannot be had."""
+    """Translate a failed download of an attachment into the port's error."""
     if isinstance(error, TelegramUnavailable):
         return FetchFailed(f"the file could not be fetched: {error}", permanent=False)
     if error.says("file is too big"):

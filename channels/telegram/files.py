@@ -1,4 +1,4 @@
-"""Attachments: fetched by the reference that came with them, never beyond a limit."""
+"""Download of attachments by their reference, up to a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from channels.telegram.errors import TelegramApiError, TelegramUnavailable, fetc
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """Where a self-hosted Bot API server keeps its files on this machine.
+    """The folder in which a self-hosted Bot API server keeps its files on this machine.
 
     Attributes:
         channel: the name of the channel, for errors.
@@ -32,29 +32,36 @@ class LocalFiles:
 
 
 async def fetch(api: TelegramApi, attachment: Attachment, limit: int, local: LocalFiles | None) -> bytes:
-    """Fetch the bytes of an attachment. Raises `FetchFailed`.
+    """Fetch the bytes of an attachment.
 
-    A self-hosted server that runs with `--local` names a path on its own disk; `local` says what is read of it, None
-    for Telegram's own server, which has none here.
+    Args:
+        api: the bot's API.
+        attachment: the file, by its reference.
+        limit: the largest size in bytes.
+        local: the files of a self-hosted server, which names paths on its own disk if it runs with `--local`; None
+            for Telegram's own server, which has none here.
+
+    Raises:
+        FetchFailed: the file is too large or cannot be read.
     """
     _check_size(attachment.size, limit)
     try:
-        found = await api.call("getFile", {"file_id": attachment.reference})
-        path = _path(found)
-        _check_size(found.get("file_size"), limit)
+        file = await api.call("getFile", {"file_id": attachment.reference})
+        path = _read_path(file)
+        _check_size(file.get("file_size"), limit)
         if path.startswith("/") and local is not None:
-            content = await asyncio.to_thread(_read, Path(path), limit, local)
+            content = await asyncio.to_thread(_read_file, Path(path), limit, local)
         else:
             content = await api.download(path, limit)
     except (TelegramApiError, TelegramUnavailable) as error:
         raise fetch_failed(error) from None
     if content is None:
-        raise FetchFailed(f"the file is larger than {_bytes(limit)}, the most that is taken")
+        raise FetchFailed(f"the file is larger than {_format_size(limit)}, the most that is taken")
     return content
 
 
-def _path(found: Any) -> str:
-    path = found.get("file_path") if isinstance(found, dict) else None
+def _read_path(file: Any) -> str:
+    path = file.get("file_path") if isinstance(file, dict) else None
     if not isinstance(path, str) or not path:
         raise FetchFailed("Telegram does not say where the file is", permanent=False)
     return path
@@ -62,14 +69,14 @@ def _path(found: Any) -> str:
 
 def _check_size(size: object, limit: int) -> None:
     if isinstance(size, int) and size > limit:
-        raise FetchFailed(f"the file is {_bytes(size)} large, and at most {_bytes(limit)} are taken")
+        raise FetchFailed(f"the file is {_format_size(size)} large, and at most {_format_size(limit)} are taken")
 
 
-def _bytes(number: int) -> str:
+def _format_size(number: int) -> str:
     return f"{number / 1_000_000:.1f} MB" if number >= 100_000 else f"{number} bytes"
 
 
-def _read(path: Path, limit: int, local: LocalFiles) -> bytes | None:
+def _read_file(path: Path, limit: int, local: LocalFiles) -> bytes | None:
     if local.folder is None:
         raise FetchFailed(
             "the Bot API server keeps the file on its own disk, and the operator has not named the folder "
@@ -79,7 +86,7 @@ def _read(path: Path, limit: int, local: LocalFiles) -> bytes | None:
         folder, real = local.folder.resolve(strict=True), path.resolve(strict=True)
         if not real.is_relative_to(folder) or real.is_relative_to(local.home.resolve()):
             raise FetchFailed("the Bot API server names a path outside of its folder")
-        with _opened(folder, real.relative_to(folder).parts) as file:
+        with _open_below(folder, real.relative_to(folder).parts) as file:
             content = file.read(limit + 1)
     except OSError as error:
         raise FetchFailed(
@@ -88,19 +95,19 @@ def _read(path: Path, limit: int, local: LocalFiles) -> bytes | None:
     return None if len(content) > limit else content
 
 
-def _opened(folder: Path, parts: Sequence[str]) -> BinaryIO:
-    """Open a file below a folder part by part, so that no link put there meanwhile leads out of it."""
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _open_below(folder: Path, parts: Sequence[str]) -> BinaryIO:
+    """Open a file below a folder part by part, so that no link created meanwhile leads out of it."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for place, part in enumerate(parts):
-            last = place == len(parts) - 1
-            flags = os.O_RDONLY | os.O_NOFOLLOW | (os.O_NONBLOCK if last else os.O_DIRECTORY)
-            below = os.open(part, flags, dir_fd=at)
-            os.close(at)
-            at = below
-        if not S_ISREG(os.fstat(at).st_mode):
+        for index, part in enumerate(parts):
+            is_last = index == len(parts) - 1
+            flags = os.O_RDONLY | os.O_NOFOLLOW | (os.O_NONBLOCK if is_last else os.O_DIRECTORY)
+            child = os.open(part, flags, dir_fd=fd)
+            os.close(fd)
+            fd = child
+        if not S_ISREG(os.fstat(fd).st_mode):
             raise FetchFailed("the Bot API server names a path that is no file")
-        return os.fdopen(at, "rb")
+        return os.fdopen(fd, "rb")
     except BaseException:
-        os.close(at)
+        os.close(fd)
         raise

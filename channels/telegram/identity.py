@@ -1,4 +1,4 @@
-"""Who the bot is on Telegram, asked before it runs: `getMe`, and what `getWebhookInfo` says of its webhook."""
+"""The bot's identity on Telegram, checked before it runs, by `getMe` and `getWebhookInfo`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from channels.telegram.settings import TelegramSettings
 
 
 async def introduce(api: TelegramApi, settings: TelegramSettings, *, overhears: bool, within: float) -> BotIdentity:
-    """See `VerifiesCredentials`. `overhears`: whether what is not said to the bot matters, too."""
+    """Check the token and report the bot's identity, with remarks about its account. See `VerifiesCredentials`.
+
+    Args:
+        api: the bot's API.
+        settings: the channel's settings.
+        overhears: messages that do not address the bot matter, too.
+        within: seconds for all calls.
+    """
     channel = settings.channel
     try:
         async with asyncio.timeout(within):
@@ -33,11 +40,11 @@ async def introduce(api: TelegramApi, settings: TelegramSettings, *, overhears: 
         raise ChannelError(f"[channels.{channel}] Telegram cannot be reached: {error}.") from None
     except (KeyError, TypeError, ValueError):
         raise ChannelError(f"[channels.{channel}] Telegram's answer to getMe names no bot.") from None
-    remarks = [*_privacy(me, overhears=overhears), *_webhook(hook, settings)]
+    remarks = [*_privacy_remarks(me, overhears=overhears), *_webhook_remarks(hook, settings)]
     return BotIdentity(str(number), name, tuple(remarks), iso(api.date))
 
 
-def _privacy(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:
+def _privacy_remarks(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:
     if overhears and me.get("can_read_all_group_messages") is False:
         yield (
             "Privacy mode is on, so that in groups Telegram shows it only what is said to it, while always or listen "
@@ -48,7 +55,7 @@ def _privacy(me: dict[str, Any], *, overhears: bool) -> Iterator[str]:
         yield "Nobody can put it into a group: send /setjoingroups to @BotFather and choose Enable, if it shall be in any."
 
 
-def _webhook(hook: Any, settings: TelegramSettings) -> Iterator[str]:
+def _webhook_remarks(hook: Any, settings: TelegramSettings) -> Iterator[str]:
     if not isinstance(hook, dict):
         return
     url = str(hook.get("url") or "")
@@ -63,12 +70,12 @@ def _webhook(hook: Any, settings: TelegramSettings) -> Iterator[str]:
             f"the program that set this one."
         )
     elif url and hook.get("last_error_message"):
-        said = " ".join(str(hook["last_error_message"]).split())[:200].replace(settings.token, "[token]")
-        yield f"Telegram's last failed call of webhook_url ended with: {said}. See that it is reached from outside."
+        problem = " ".join(str(hook["last_error_message"]).split())[:200].replace(settings.token, "[token]")
+        yield f"Telegram's last failed call of webhook_url ended with: {problem}. See that it is reached from outside."
 
 
 def _host(url: str) -> str:
-    """The rest of the address may be a secret of whoever set it."""
+    """Return the host alone: the rest of the address may be another program's secret."""
     try:
         return urlsplit(url).hostname or "an address"
     except ValueError:

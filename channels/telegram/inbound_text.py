@@ -1,4 +1,4 @@
-"""Texts as Telegram sends them: entities count UTF-16 units, commands begin with a slash, bots are @mentioned."""
+"""Parsing of Telegram's texts: entities count UTF-16 units, commands begin with a slash, bots are @mentioned."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from telegram import MessageEntity
 
 _AFTER_NAME = re.compile(r"[,:;]?\s*")
-"""What people put between the name they call and what they say: "@bot, hello". A comma would make it a command."""
+"""Separator between the bot's name and the message: "@bot, hello". A remaining comma would make it a command."""
 _ALIASES = {"start": "help"}
-"""Telegram's own first button sends /start."""
+"""Telegram's button for the first message sends /start."""
 
 
 @dataclass(frozen=True, slots=True)
 class TelegramBotUser:
-    """The bot as Telegram knows it. `commands`: the names that count as ours in a group without `@`."""
+    """The bot's user on Telegram. `commands` are the names that are ours in a group even without `@`."""
 
     id: int
     username: str
@@ -25,34 +25,41 @@ class TelegramBotUser:
 
 @dataclass(frozen=True, slots=True)
 class TelegramText:
-    """A text as we take it. `called`: it is a command for us, or begins with our name, or has it somewhere."""
+    """A parsed text. `called`: it is a command for us, or contains our name."""
 
     text: str
     called: bool
 
 
 class Utf16Text:
-    """A text that is cut by UTF-16 offsets."""
+    """A text that is sliced by UTF-16 offsets."""
 
     def __init__(self, text: str) -> None:
         self._units = text.encode("utf-16-le", "surrogatepass")
 
     def piece(self, start: int, length: int | None = None) -> str:
-        """The units from `start` on, to the end or so many."""
+        """Return `length` units from `start`; None: all to the end."""
         end = None if length is None else 2 * (start + length)
         return self._units[2 * start : end].decode("utf-16-le", "replace")
 
 
 def said(text: str, entities: Sequence[MessageEntity], me: TelegramBotUser, *, direct: bool) -> TelegramText:
-    """The text with our name taken from its beginning and a command of ours in the form `,name arguments`."""
+    """Remove our name from the beginning, and write a command for us as `,name arguments`.
+
+    Args:
+        text: the text of a message.
+        entities: its entities.
+        me: the bot.
+        direct: the chat is private, so every command is for us.
+    """
     units = Utf16Text(text)
-    called = any(_is_our_name(units, one, me) for one in entities)
-    start = _after_our_name(units, entities, me)
+    called = any(_is_our_name(units, entity, me) for entity in entities)
+    start = _skip_our_name(units, entities, me)
     rest = units.piece(start)
-    command = _command(units, start, entities, me, direct=direct or start > 0)
+    command = _read_command(units, start, entities, me, direct=direct or start > 0)
     if command is not None:
         return TelegramText(command, called=True)
-    # Nothing but the name: there is nothing else to show.
+    # If the text is only our name, keep it: there is nothing else to show.
     return TelegramText(rest if rest.strip() else text, called)
 
 
@@ -64,27 +71,27 @@ def _is_our_name(units: Utf16Text, entity: MessageEntity, me: TelegramBotUser) -
     return units.piece(entity.offset, entity.length).casefold() == f"@{me.username}".casefold()
 
 
-def _after_our_name(units: Utf16Text, entities: Sequence[MessageEntity], me: TelegramBotUser) -> int:
-    """The offset at which the text begins once our name and what follows it are off."""
+def _skip_our_name(units: Utf16Text, entities: Sequence[MessageEntity], me: TelegramBotUser) -> int:
+    """Return the offset behind our name and the separator; 0 if the text does not begin with our name."""
     for entity in entities:
         if entity.offset == 0 and _is_our_name(units, entity, me):
-            found = _AFTER_NAME.match(units.piece(entity.length))
+            separator = _AFTER_NAME.match(units.piece(entity.length))
             # White space and punctuation here are one unit each.
-            return entity.length + (len(found[0]) if found else 0)
+            return entity.length + (len(separator[0]) if separator else 0)
     return 0
 
 
-def _command(
+def _read_command(
     units: Utf16Text, start: int, entities: Sequence[MessageEntity], me: TelegramBotUser, *, direct: bool
 ) -> str | None:
-    """The comma command that the text is, if it is one for us."""
+    """Translate a command for us into a comma command; return None for any other text."""
     for entity in entities:
         if entity.type != MessageEntity.BOT_COMMAND or entity.offset != start:
             continue
         name, _, bot = units.piece(start, entity.length).removeprefix("/").lower().partition("@")
-        # In a group other bots have commands, too: those without a name are ours where we know them.
-        ours = bot == me.username.lower() if bot else direct or name in me.commands
-        if ours and name:
+        # In a group other bots have commands, too: those without a bot's name are ours if we have them.
+        is_ours = bot == me.username.lower() if bot else direct or name in me.commands
+        if is_ours and name:
             rest = units.piece(start + entity.length).strip()
             return f",{_ALIASES[name]}" if name in _ALIASES else f",{name} {rest}".rstrip()
     return None

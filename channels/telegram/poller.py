@@ -1,8 +1,8 @@
-"""Long polling in a loop of our own: an update is acknowledged only when it was received.
+"""Long polling in our own loop: an update is acknowledged only after it was received.
 
-The first request has no offset, so that everything that is not acknowledged comes again. The next one moves past a
-batch when `deliver` has returned for each of its updates. After an empty answer nothing is left unacknowledged, and
-the offset is dropped: after a quiet week Telegram's numbers may start anywhere, below it, too.
+The first request has no offset, so that all unacknowledged updates come again. The next one moves past a batch when
+`deliver` has returned for each of its updates. After an empty answer nothing is left unacknowledged, and the offset is
+dropped: after a quiet week Telegram's numbers may start anywhere, even below it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class OutageLog:
-    """Logs once when Telegram cannot be reached, once when it is over, and says how long to wait in between."""
+    """A log of outages: one line when Telegram becomes unreachable, one when it is back, and waits in between."""
 
     def __init__(self, channel: str, timing: TelegramApiTiming) -> None:
         self._channel = channel
@@ -38,39 +38,39 @@ class OutageLog:
         self._since = 0.0
 
     async def wait(self, error: TelegramApiError | TelegramUnavailable) -> None:
-        """Waits before another try: longer each time, with chance in it; as long as Telegram asks where it does."""
+        """Wait before another try: longer each time, with jitter, and at least as long as Telegram asks for."""
         if not self._failures:
             self._since = self._timing.monotonic()
             log.warning(
-                "channel %s: Telegram cannot be used: %s",
+                "telegram unavailable, retrying: channel=%s error=%s",
                 self._channel,
-                _words(error),
+                _describe(error),
                 extra={"action": "telegram.offline"},
             )
         self._failures += 1
-        most = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.longest_wait)
-        seconds = most * (0.5 + self._timing.chance() / 2)
+        limit = min(self._timing.first_wait * 2 ** min(self._failures - 1, 20), self._timing.longest_wait)
+        seconds = limit * (0.5 + self._timing.chance() / 2)
         if isinstance(error, TelegramApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         await asyncio.sleep(seconds)
 
     def over(self) -> None:
-        """Telegram answered."""
+        """End the outage, if there was one: Telegram answered."""
         if self._failures:
             seconds = self._timing.monotonic() - self._since
             log.info(
-                "channel %s: Telegram can be used again after %.0f s and %d tries",
+                "telegram available again: channel=%s after=%.0fs tries=%d",
                 self._channel, seconds, self._failures, extra={"action": "telegram.online"},
             )  # fmt: skip
         self._failures = 0
 
 
-def _words(error: TelegramApiError | TelegramUnavailable) -> str:
+def _describe(error: TelegramApiError | TelegramUnavailable) -> str:
     return f"{error.code}, {error.description}" if isinstance(error, TelegramApiError) else str(error)
 
 
 class PollConflicts:
-    """What to do about a 409: a soft restart makes one; if it lasts, a second program uses the token. Both pass."""
+    """A handler of 409: a soft restart causes one; if it lasts, a second program uses the token. Both can end."""
 
     def __init__(self, api: TelegramApi, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         self._api = api
@@ -82,45 +82,51 @@ class PollConflicts:
             jitter=timing.chance,
             quiet_seconds=timing.conflict_quiet + settings.poll_timeout,
         )
-        self._removed = False
+        self._has_removed_webhook = False
 
     @property
     def sentence(self) -> str:
-        """What is wrong while there is a second program; empty if there is none."""
+        """The problem while there is a second program; empty if there is none."""
         return self._monitor.sentence
 
     def passed(self) -> None:
-        """A poll succeeded."""
+        """Record a successful poll."""
         self._monitor.accepted()
 
     async def handle(self, error: TelegramApiError) -> None:
-        """Return when another try is worth it. Raises what removing a webhook raises."""
+        """Wait until another try makes sense. Raises the errors of removing a webhook."""
         if not error.says("webhook is active", "setwebhook"):
             return await asyncio.sleep(self._monitor.refused(second_poller(self._channel)))
-        if self._removed:  # whoever sets it again is given time, and may have ended without taking it away
+        if self._has_removed_webhook:  # the program that sets it again gets time; it may have ended and left it behind
             await asyncio.sleep(self._monitor.refused(stray_webhook(self._channel)))
         await self._api.call("deleteWebhook", {"drop_pending_updates": False})
-        self._removed = True
+        self._has_removed_webhook = True
         log.warning(
-            "channel %s: a webhook was set for this bot and is removed; messages that wait are kept",
+            "webhook removed, pending messages kept: channel=%s",
             self._channel, extra={"action": "telegram.webhook_removed"},
         )  # fmt: skip
         return None
 
 
 class RetryingTelegramApi:
-    """Carries out what has to succeed: waits through outages, conflicts and refusals, of which the last end it only if
-    Telegram never took the token.
+    """A caller that retries through outages, conflicts and refusals. A refusal ends it if the token never worked.
 
-    One for all runs of a channel: that the token was good once is known for as long as the process lives.
+    One instance serves all runs of a channel, so that it remembers a working token as long as the process lives.
     """
 
     def __init__(
         self, api: TelegramApi, settings: TelegramSettings, timing: TelegramApiTiming, noted: Callable[[str], None]
     ) -> None:
-        """`noted` is told of every call: what is wrong, or nothing."""
+        """Prepare the calls.
+
+        Args:
+            api: the bot's API.
+            settings: the channel's settings.
+            timing: waits and limits.
+            noted: called after every call with the problem; empty if there is none.
+        """
         self._settings = settings
-        self._noted = noted
+        self._on_call = noted
         self._outage = OutageLog(settings.channel, timing)
         self._conflicts = PollConflicts(api, settings, timing)
         self._refusals = RefusalMonitor(
@@ -130,73 +136,74 @@ class RetryingTelegramApi:
 
     @property
     def conflict(self) -> str:
-        """What is wrong while a second program uses the token, though polls may succeed; empty if there is none."""
+        """The problem while a second program uses the token, though polls may succeed; empty if there is none."""
         return self._conflicts.sentence
 
     async def __call__(self, call: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of the call, whenever it comes. Raises `ChannelRefused` for a token that was never good."""
+        """Retry the call until it succeeds; return its result. Raises `ChannelRefused` if the token never worked."""
         while True:
             try:
-                result = await self._once(call)
+                result = await self._call_once(call)
             except (TelegramApiError, TelegramUnavailable) as error:
                 if isinstance(error, TelegramApiError) and token_refused(error):
-                    await self._doubt(error)
+                    await self._wait_after_refusal(error)
                     continue
-                self._noted(_words(error))
+                self._on_call(_describe(error))
                 await self._outage.wait(error)
             else:
                 if result is not None:
                     self._was_accepted = True
                     self._refusals.accepted()
                     self._conflicts.passed()
-                    self._noted("")
+                    self._on_call("")
                     self._outage.over()
                     return result[0]
 
-    async def _doubt(self, error: TelegramApiError) -> None:
-        """Wait after a refusal of the token. Raises `ChannelRefused` if Telegram never took it."""
+    async def _wait_after_refusal(self, error: TelegramApiError) -> None:
+        """Wait after a refusal of the token. Raises `ChannelRefused` if Telegram never accepted it."""
         refused = refused_token(self._settings.channel, error, self_hosted=self._settings.self_hosted)
         if not self._was_accepted:
             raise refused from None
-        self._noted(str(refused))
+        self._on_call(str(refused))
         await asyncio.sleep(self._refusals.refused(str(refused)))
 
-    async def _once(self, call: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
+    async def _call_once(self, call: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
+        """Call once; return the result in a tuple, or None after a conflict."""
         try:
             return (await call(),)
         except TelegramApiError as error:
             if error.code != 409:
                 raise
-            self._noted(self._conflicts.sentence or "another program polls this bot")
+            self._on_call(self._conflicts.sentence or "another program polls this bot")
             await self._conflicts.handle(error)
             return None
 
 
 async def poll(api: TelegramApi, persistent: RetryingTelegramApi, deliver: Callable[[Any], Awaitable[None]]) -> None:
-    """Hands every update to `deliver`, until cancelled. What `deliver` raises ends it, and nothing is acknowledged.
+    """Pass every update to `deliver` until cancelled. An error of `deliver` ends it; its batch is not acknowledged.
 
-    The first request, and each after a failure, is answered at once: who asks how the connection is need not wait for
-    a message, or for the end of a poll in vain.
+    Telegram answers the first request, and each one after a failure, at once: the health of the connection is known
+    without waiting for a message or the end of an idle poll.
     """
     offset: int | None = None
-    heard = False
+    is_connected = False
 
-    async def ask() -> list[Any]:
-        nonlocal heard
-        hold, heard = heard, False
-        batch = await _numbered(api, offset, hold=hold)
-        heard = True
+    async def fetch_batch() -> list[Any]:
+        nonlocal is_connected
+        hold, is_connected = is_connected, False
+        batch = await _poll_numbered(api, offset, hold=hold)
+        is_connected = True
         return batch
 
     while True:
-        batch = await persistent(ask)
+        batch = await persistent(fetch_batch)
         for raw in batch:
             await deliver(raw)
         offset = max(_numbers(batch)) + 1 if batch else None
 
 
-async def _numbered(api: TelegramApi, offset: int | None, *, hold: bool) -> list[Any]:
-    """A batch that can be acknowledged; one without any number would come again at once, forever."""
+async def _poll_numbered(api: TelegramApi, offset: int | None, *, hold: bool) -> list[Any]:
+    """Poll a batch that can be acknowledged; one without any number would come again at once, forever."""
     batch = await api.poll(offset, hold=hold)
     if batch and not _numbers(batch):
         raise TelegramUnavailable("it sends updates without numbers")
@@ -204,5 +211,5 @@ async def _numbered(api: TelegramApi, offset: int | None, *, hold: bool) -> list
 
 
 def _numbers(batch: list[Any]) -> list[int]:
-    found = (raw.get("update_id") for raw in batch if isinstance(raw, dict))
-    return [number for number in found if isinstance(number, int) and not isinstance(number, bool)]
+    numbers = (raw.get("update_id") for raw in batch if isinstance(raw, dict))
+    return [number for number in numbers if isinstance(number, int) and not isinstance(number, bool)]

@@ -1,4 +1,4 @@
-"""What goes out: messages, files, edits, and what to do where Telegram does not take them as they are."""
+"""Sending of messages, files and edits, with fallbacks for parts that Telegram refuses."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from channels.telegram.text import plain
 
 PHOTOS = frozenset({"image/jpeg", "image/png", "image/webp"})
 PHOTO_LIMIT = 10_000_000
-"""Bytes of a picture that is shown as one; larger ones go as files."""
+"""Bytes of an image sent as a photo; larger ones are sent as files."""
 _TRIES = 6
-"""More than there are ways to change a part that was refused."""
+"""More than there are ways to change a refused part."""
 
 
 class TelegramSender:
-    """Sends and edits for one bot. Remembers which chats moved, for as long as it lives."""
+    """The sender of one bot's messages and edits. It remembers which chats moved, as long as it lives."""
 
     def __init__(self, api: TelegramApi, settings: TelegramSettings, blob: Callable[[str], Awaitable[bytes]]) -> None:
         self._api = api
@@ -33,36 +33,36 @@ class TelegramSender:
         self._moved: dict[str, str] = {}
 
     async def send(self, part: MessagePart) -> Receipt:
-        """Sends a part. Raises `DeliveryFailed`."""
-        asked = part.chat
-        if asked in self._moved:
-            part = replace(part, chat=self._moved[asked], reply_to="")  # messages have other numbers there
-        content = await self._content(part.file) if part.file else b""
+        """Send a part. Raises `DeliveryFailed`."""
+        chat = part.chat
+        if chat in self._moved:
+            part = replace(part, chat=self._moved[chat], reply_to="")  # messages have other ids there
+        content = await self._read_content(part.file) if part.file else b""
         as_photo = part.file is not None and part.file.media_type in PHOTOS and len(content) <= PHOTO_LIMIT
         for _ in range(_TRIES):
             try:
-                receipt = _receipt(await self._post(part, content, as_photo=as_photo))
-                return receipt if part.chat == asked else replace(receipt, chat=part.chat)
+                receipt = _make_receipt(await self._post(part, content, as_photo=as_photo))
+                return receipt if part.chat == chat else replace(receipt, chat=part.chat)
             except TelegramUnavailable as error:
                 raise delivery_failed(error) from None
             except TelegramApiError as error:
                 if as_photo and error.code == 400 and error.says("photo", "image"):
                     as_photo = False
-                elif (other := self._mended(part, error)) is not None:
-                    part = other
+                elif (fallback := self._make_fallback(part, error)) is not None:
+                    part = fallback
                 else:
                     raise delivery_failed(error) from None
         raise DeliveryFailed("Telegram refused it in every form", permanent=True)
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        """Changes a message of ours. Raises `DeliveryFailed`."""
+        """Edit a message of the bot. Raises `DeliveryFailed`."""
         if part.file is not None:
             raise DeliveryFailed("a message cannot be changed into a file", permanent=True)
         try:
             await self._edit_once(message, part)
         except TelegramApiError as error:
             if not (_is_about_markup(error) and part.markup):
-                raise self._edit_failed(error) from None
+                raise self._make_edit_error(error) from None
         except TelegramUnavailable as error:
             raise delivery_failed(error) from None
         else:
@@ -70,22 +70,22 @@ class TelegramSender:
         try:
             await self._edit_once(message, plain(part))
         except (TelegramApiError, TelegramUnavailable) as error:
-            raise self._edit_failed(error) from None
+            raise self._make_edit_error(error) from None
 
     async def typing(self, chat: str, thread: str) -> None:
-        """Shows that an answer is on its way. Raises `DeliveryFailed`."""
+        """Show that an answer is on its way. Raises `DeliveryFailed`."""
         try:
-            await self._api.call("sendChatAction", {**self._place(chat, thread), "action": "typing"})
+            await self._api.call("sendChatAction", {**self._target(chat, thread), "action": "typing"})
         except (TelegramApiError, TelegramUnavailable) as error:
             raise delivery_failed(error) from None
 
-    async def _content(self, file: OutboundFile) -> bytes:
+    async def _read_content(self, file: OutboundFile) -> bytes:
         return await self._blob(file.digest) if file.digest else file.text.encode(errors="replace")
 
     async def _post(self, part: MessagePart, content: bytes, *, as_photo: bool) -> Any:
-        parameters = self._place(part.chat, part.thread)
+        parameters = self._target(part.chat, part.thread)
         if part.reply_to.isdecimal():
-            # The message may be gone; the answer is not lost with it.
+            # The message may be gone; the answer must not be lost with it.
             parameters["reply_parameters"] = {"message_id": int(part.reply_to), "allow_sending_without_reply": True}
         entities = part.markup.get("entities")
         if part.file is None:
@@ -106,17 +106,17 @@ class TelegramSender:
             parameters["link_preview_options"] = {"is_disabled": True}
         return parameters
 
-    def _place(self, chat: str, thread: str) -> dict[str, Any]:
-        place: dict[str, Any] = {"chat_id": self._moved.get(chat, chat)}
-        return {**place, "message_thread_id": int(thread)} if thread.isdecimal() else place
+    def _target(self, chat: str, thread: str) -> dict[str, Any]:
+        target: dict[str, Any] = {"chat_id": self._moved.get(chat, chat)}
+        return {**target, "message_thread_id": int(thread)} if thread.isdecimal() else target
 
-    def _mended(self, part: MessagePart, error: TelegramApiError) -> MessagePart | None:
-        """The part as Telegram might take it after this refusal; None where nothing can be changed."""
+    def _make_fallback(self, part: MessagePart, error: TelegramApiError) -> MessagePart | None:
+        """Change a part so that Telegram might accept it after this refusal; return None if nothing can be changed."""
         if error.migrate_to:
             if error.migrate_to == part.chat:
                 return None
             self._moved[part.chat] = error.migrate_to
-            return replace(part, chat=error.migrate_to, reply_to="")  # messages have other numbers there
+            return replace(part, chat=error.migrate_to, reply_to="")  # messages have other ids there
         if error.code != 400:
             return None
         if part.thread and error.says("thread not found", "topic_closed", "topic_deleted", "topic closed"):
@@ -128,30 +128,30 @@ class TelegramSender:
     async def _edit_once(self, message: str, part: MessagePart) -> None:
         if not message.isdecimal():
             raise DeliveryFailed(f"there is no message {message!r} to change", permanent=True)
-        where = {"chat_id": part.chat, "message_id": int(message)}
+        target = {"chat_id": part.chat, "message_id": int(message)}
         try:
-            await self._api.call("editMessageText", {**where, **self._text(part)})
+            await self._api.call("editMessageText", {**target, **self._text(part)})
         except TelegramApiError as error:
             if not (error.code == 400 and error.says("not modified")):
                 raise
 
-    def _edit_failed(self, error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
+    def _make_edit_error(self, error: TelegramApiError | TelegramUnavailable) -> DeliveryFailed:
         if isinstance(error, TelegramApiError) and error.migrate_to:
-            # The moved chat has new numbers: this message cannot be named any more.
+            # Messages of the moved chat have new ids: the old id names nothing any more.
             return DeliveryFailed("the chat moved, and its old messages cannot be changed", permanent=True)
         return delivery_failed(error)
 
 
 def plain_json(value: Any) -> Any:
-    """The value in lists and dicts: what comes from the tape is frozen, and has other types."""
-    return json.loads(json.dumps(value, default=_thawed))
+    """Convert a value to lists and dicts: values from the tape are frozen and have other types."""
+    return json.loads(json.dumps(value, default=_thaw))
 
 
-def _thawed(value: Any) -> Any:
+def _thaw(value: Any) -> Any:
     return dict(value) if hasattr(value, "keys") else list(value)
 
 
-def _receipt(result: Any) -> Receipt:
+def _make_receipt(result: Any) -> Receipt:
     number = result.get("message_id") if isinstance(result, dict) else None
     return Receipt(str(number) if number is not None else "")
 

@@ -1,4 +1,4 @@
-"""The settings of `[channels.<name>]` with `kind = "telegram"`: what they are, and their check."""
+"""The settings of `[channels.<name>]` with `kind = "telegram"`, and their validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from channels.platform.keys import SettingKey, TableReader
 
 API = "https://api.telegram.org"
 PORTS = (443, 80, 88, 8443)
-"""Where Telegram's own servers call webhooks."""
+"""Ports on which Telegram's own servers call webhooks."""
 
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,200}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{8,256}")
@@ -37,7 +37,22 @@ TELEGRAM_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class TelegramSettings:
-    """Checked values. The addresses end before the token; secrets are left out of `repr`."""
+    """Validated values. Secrets are left out of `repr`.
+
+    Attributes:
+        channel: the configured name of the channel.
+        token: the bot's token.
+        webhook: Telegram calls the channel; else the channel polls.
+        base_url: the address of the Bot API, up to the token.
+        base_file_url: the address of files, up to the token.
+        file_folder: a self-hosted server's folder of files; None if not set.
+        proxy: the address of the proxy; None if not set.
+        poll_timeout: seconds that Telegram holds a poll.
+        webhook_url: the address that Telegram calls; empty without `webhook`.
+        webhook_secret: the secret in each call; empty without `webhook`.
+        edit_interval: seconds between two edits of a live answer; 0: no live answers.
+        link_previews: Telegram shows previews of links.
+    """
 
     channel: str
     token: str = field(repr=False)
@@ -54,76 +69,76 @@ class TelegramSettings:
 
     @property
     def self_hosted(self) -> bool:
-        """Whether the Bot API server is not Telegram's own."""
+        """True if the Bot API server is not Telegram's own."""
         return self.base_url != f"{API}/bot"
 
 
 def read_settings(channel: str, table: Mapping[str, Any]) -> TelegramSettings:
-    """Checks the table of a channel. Raises `ConfigError` naming the key and the fix, never a secret value."""
-    read = TableReader(TELEGRAM_KEYS, channel, table)
-    server = _server(read)
-    files = read.address("base_file_url", ("http", "https")) or f"{server}/file"
-    webhook = read.one_of("mode", ("polling", "webhook")) == "webhook"
+    """Validate the table of a channel. Raises `ConfigError` with the key and the fix, never a secret value."""
+    reader = TableReader(TELEGRAM_KEYS, channel, table)
+    server = _read_server(reader)
+    files = reader.address("base_file_url", ("http", "https")) or f"{server}/file"
+    webhook = reader.one_of("mode", ("polling", "webhook")) == "webhook"
     return TelegramSettings(
         channel=channel,
-        token=_token(read),
+        token=_read_token(reader),
         webhook=webhook,
         base_url=f"{server}/bot",
         base_file_url=f"{files.removesuffix('/bot').rstrip('/')}/bot",
-        file_folder=_file_folder(read),
-        proxy=read.address("proxy", ("http", "https", "socks5", "socks5h")) or None,
-        poll_timeout=int(read.number("poll_timeout", 1, 50, whole=True)),
-        webhook_url=_webhook_url(read, self_hosted=server != API) if webhook else "",
-        webhook_secret=_webhook_secret(read) if webhook else "",
-        edit_interval=read.number("edit_interval", 0, 60),
-        link_previews=read.flag("link_previews"),
+        file_folder=_read_file_folder(reader),
+        proxy=reader.address("proxy", ("http", "https", "socks5", "socks5h")) or None,
+        poll_timeout=int(reader.number("poll_timeout", 1, 50, whole=True)),
+        webhook_url=_read_webhook_url(reader, self_hosted=server != API) if webhook else "",
+        webhook_secret=_read_webhook_secret(reader) if webhook else "",
+        edit_interval=reader.number("edit_interval", 0, 60),
+        link_previews=reader.flag("link_previews"),
     )
 
 
 def check_keys(channel: str, names: Iterable[str]) -> None:
-    """Raises `ConfigError` for the first name that is no key of ours."""
+    """Raise `ConfigError` for the first name that is not a key of this channel."""
     keys.check_keys("Telegram", TELEGRAM_KEYS, channel, names)
 
 
-def _server(read: TableReader) -> str:
-    # Examples elsewhere write the address with its `/bot`; both are taken.
-    return read.address("base_url", ("http", "https")).rstrip("/").removesuffix("/bot").rstrip("/")
+def _read_server(reader: TableReader) -> str:
+    # Many examples write the address with `/bot`; both forms are accepted.
+    return reader.address("base_url", ("http", "https")).rstrip("/").removesuffix("/bot").rstrip("/")
 
 
-def _file_folder(read: TableReader) -> Path | None:
-    text = read.text("file_folder")
+def _read_file_folder(reader: TableReader) -> Path | None:
+    text = reader.text("file_folder")
     if not text:
         return None
     folder = Path(text)
     if not folder.is_absolute() or len(folder.parts) == 1:
-        raise read.wrong("file_folder", f"is {text!r} and has to be a whole path such as /var/lib/telegram-bot-api")
+        raise reader.wrong("file_folder", f"is {text!r} and has to be a whole path such as /var/lib/telegram-bot-api")
     return folder
 
 
-def _token(read: TableReader) -> str:
-    token = read.text("token")
+def _read_token(reader: TableReader) -> str:
+    token = reader.text("token")
     if not token:
-        raise read.wrong("token", "is not set: @BotFather gives one, see docs/howto/run-on-telegram.md")
+        raise reader.wrong("token", "is not set: @BotFather gives one, see docs/howto/run-on-telegram.md")
     if not _TOKEN.fullmatch(token):
-        raise read.wrong("token", "is not a bot's token (12345678:AbC-dEf…): copy it whole from @BotFather")
+        raise reader.wrong("token", "is not a bot's token (12345678:AbC-dEf…): copy it whole from @BotFather")
     return token
 
 
-def _webhook_url(read: TableReader, *, self_hosted: bool) -> str:
-    url = read.address("webhook_url", ("http", "https") if self_hosted else ("https",))
+def _read_webhook_url(reader: TableReader, *, self_hosted: bool) -> str:
+    url = reader.address("webhook_url", ("http", "https") if self_hosted else ("https",))
     if not url:
-        raise read.wrong("webhook_url", 'is not set, and mode = "webhook" needs it: the address Telegram is to call')
+        raise reader.wrong("webhook_url", 'is not set, and mode = "webhook" needs it: the address Telegram is to call')
     if not self_hosted and (urlsplit(url).port or 443) not in PORTS:
-        raise read.wrong(
+        raise reader.wrong(
             "webhook_url", f"has a port that Telegram never calls: use one of {', '.join(map(str, PORTS))}"
         )
     return url
 
 
-def _webhook_secret(read: TableReader) -> str:
-    secret = read.text("webhook_secret")
+def _read_webhook_secret(reader: TableReader) -> str:
+    secret = reader.text("webhook_secret")
     if not secret:
-        raise read.wrong("webhook_secret", 'is not set, and mode = "webhook" needs it: make one up, say 40 letters')
+        raise reader.wrong("webhook_secret", 'is not set, and mode = "webhook" needs it: make one up, say 40 letters')
     if not _SECRET.fullmatch(secret):
-        raise read.wrong("webhook_secret", "has to be 8 to 256 characters out of A-Z, a-z, 0-9, _ and -")
+        raise reader.wrong("webhook_secret", "has to be 8 to 256 characters out of A-Z, a-z, 0-9, _ and -")
     return secret

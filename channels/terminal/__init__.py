@@ -1,1 +1,1 @@
-"""The channels of a terminal: standard input, and a full-screen chat."""
+"""Terminal channels: standard input, and a chat with a line editor."""

@@ -1,7 +1,7 @@
 """The terminal as a channel: a line editor below, the conversation above.
 
-What is being written is shown between the two and printed for good once it is whole. Meanwhile the cursor waits above
-it, so that it can be erased exactly when the window was made narrower or wider.
+A text in progress is shown between the two and printed permanently once it is complete. Until then the cursor waits
+above it, so that the text can be erased exactly after the window has been resized.
 """
 
 from __future__ import annotations
@@ -46,28 +46,37 @@ from channels.terminal.view import CommandCompleter, dim, harmless, markdown, ro
 
 PROMPT = "> "
 OWNER = Sender("0", "owner")
-"""Whoever can type here can read the database too."""
+"""Anyone who can type here can also read the database."""
 LEAVE = "Ctrl-D or ,quit leaves."
 WAITING = "Waiting for the answer that is under way; Ctrl-C stops it."
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_SECONDS = 0.2
-"""Seconds between two signs of life."""
+"""Seconds between two frames of the spinner."""
 REDRAW = 0.05
-"""Seconds between two drawings of a text that is being written."""
+"""Seconds between two drawings of a text in progress."""
 ACCEPTED = 5.0
-"""Seconds a stop waits at most for the messages typed before it."""
+"""Seconds that a stop waits for the messages typed before it."""
 MENU_ROWS = 6
 """Rows for completions."""
 LIVE = 6
-"""Rows of a text that is being written."""
+"""Rows of a text in progress."""
 FEWEST = 2
-"""Those that are shown in any case: the command that began the chat, and its first line, stand above them."""
+"""Rows shown in any case: the command that began the chat, and its first line, are above them."""
 HINT = "  (Ctrl-C stops)"
 
 
 @dataclass
 class _LiveScreen:
-    """What the running turn shows. `text` is that of the step; `answer` the last one, until it is printed."""
+    """The display of the running turn.
+
+    Attributes:
+        busy: a turn is running or about to.
+        text: the text of the current step so far.
+        answer: the last answer, until it is printed.
+        tool: the name of the running tool; empty if none is.
+        arguments: the arguments of the last tool call.
+        frame: the spinner's position.
+    """
 
     busy: bool = False
     text: str = ""
@@ -78,7 +87,7 @@ class _LiveScreen:
 
 
 class TerminalChannel:
-    """See `Channel` and `ShowsPreviews`. Settings: `chat`; `colour` (true or false)."""
+    """A chat in a terminal. See `Channel` and `ShowsPreviews`. Settings: `chat`; `colour` (true or false)."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self.name = options.name
@@ -86,43 +95,43 @@ class TerminalChannel:
         self._chat = str(options.settings.get("chat") or "default")
         self._colour = bool(options.settings.get("colour", True))
         self._completer = CommandCompleter(options.commands)
-        self._typed = LineHistory(kept_aside(options.home, f"{options.name}:{self._chat}"))
+        self._history = LineHistory(kept_aside(options.home, f"{options.name}:{self._chat}"))
         self._now = options.now
         self._process = options.new_id()
         self._live = _LiveScreen()
         self._lines: asyncio.Queue[Inbound] = asyncio.Queue()
         self._prints: asyncio.Queue[tuple[str, asyncio.Future[None] | None]] = asyncio.Queue()
         self._stops: asyncio.Queue[StopRequest] = asyncio.Queue()
-        self._stands = 0  # rows above the line editor, at least
-        self._calm = asyncio.Event()
+        self._rows_above = 0  # rows above the line editor, at least
+        self._idle = asyncio.Event()
         self._open = False
         self._output = ScreenOutput()
         self._session: PromptSession[str] | None = None
 
     async def run(self, receive: Receive) -> None:
-        """Reads until Ctrl-D, `,quit`, or the end of the terminal."""
-        async with self._helpers(receive):
+        """Read until Ctrl-D, `,quit`, or the end of the terminal."""
+        async with self._running_helpers(receive):
             with printed_above(self._put):
-                left = await self._read()
+                is_eof = await self._read_lines()
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._ask_to_stop)
-                if left and self._live.busy:
+                if is_eof and self._live.busy:
                     self._put(dim(WAITING, colour=self._colour))
                 await self._lines.join()
                 if self._live.busy:
-                    await self._calm.wait()
+                    await self._idle.wait()
                 await self._prints.join()
 
     @asynccontextmanager
-    async def _helpers(self, receive: Receive) -> AsyncIterator[None]:
-        """What goes on beside the line editor, for the time of the block."""
+    async def _running_helpers(self, receive: Receive) -> AsyncIterator[None]:
+        """Run the tasks that accompany the line editor, for the time of the block."""
         async with asyncio.TaskGroup() as group:
-            self._session = self._editor()
+            self._session = self._make_editor()
             self._open = True
             helpers = [
-                group.create_task(self._hand_over(receive)),
-                group.create_task(self._hand_stops(receive)),
+                group.create_task(self._submit_lines(receive)),
+                group.create_task(self._submit_stops(receive)),
                 group.create_task(self._print_all()),
-                group.create_task(self._beat()),
+                group.create_task(self._spin()),
             ]
             try:
                 yield
@@ -131,8 +140,8 @@ class TerminalChannel:
                 for helper in helpers:
                     helper.cancel()
 
-    async def _read(self) -> bool:
-        """Reads to the end; says whether that was Ctrl-D and not `,quit`."""
+    async def _read_lines(self) -> bool:
+        """Read to the end; return true if that was Ctrl-D and not `,quit`."""
         assert self._session is not None
         number = 0
         while True:
@@ -144,29 +153,29 @@ class TerminalChannel:
             if not text:
                 continue
             number += 1
-            self._stands += 1
+            self._rows_above += 1
             self._live.busy = True
-            self._calm.clear()
+            self._idle.clear()
             external_id = f"{self._process}-{number}"
             self._lines.put_nowait(Inbound(self.name, external_id, self._chat, OWNER, text, self._now()))
             if text.strip() == ",quit":
                 return False
 
-    async def _hand_over(self, receive: Receive) -> None:
+    async def _submit_lines(self, receive: Receive) -> None:
         while True:
             inbound = await self._lines.get()
             await receive(inbound)
             self._lines.task_done()
 
-    async def _hand_stops(self, receive: Receive) -> None:
+    async def _submit_stops(self, receive: Receive) -> None:
         while True:
             stop = await self._stops.get()
-            with suppress(TimeoutError):  # what is still being accepted is to be stopped, too
+            with suppress(TimeoutError):  # the stop also applies to messages that are still being accepted
                 async with asyncio.timeout(ACCEPTED):
                     await self._lines.join()
             await receive(stop)
 
-    async def _beat(self) -> None:
+    async def _spin(self) -> None:
         while True:
             await asyncio.sleep(SPINNER_SECONDS)
             if self._live.busy:
@@ -174,22 +183,22 @@ class TerminalChannel:
                 self._redraw()
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """One part for the text: a terminal takes any length; one for each file, which is saved."""
+        """Make one part for the text, of any length, and one for each file, which `send` saves."""
         return parts_of(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
-        """Prints the part: as Markdown what a model has just written, as it stands what commands say."""
+        """Print the part: the model's answer as Markdown, the output of commands unchanged."""
         if part.file:
             part = replace(part, text=await saved(self._options, part.file))
         answer, self._live.answer = self._live.answer, ""
         before = part.text.removesuffix(answer) if answer else part.text
-        shown = [harmless(before).rstrip("\n")] if before.strip() or not answer else []
+        blocks = [harmless(before).rstrip("\n")] if before.strip() or not answer else []
         if answer and before != part.text:
-            shown.append(self._markdown(answer))
+            blocks.append(self._render(answer))
         elif answer:
-            shown = [harmless(part.text)]
+            blocks = [harmless(part.text)]
         try:
-            await self._printed("\n\n".join(shown))
+            await self._print_and_wait("\n\n".join(blocks))
         except (OSError, ValueError) as error:
             raise DeliveryFailed(f"the terminal is gone ({error}); the answer waits for the next chat") from error
         return Receipt()
@@ -202,7 +211,7 @@ class TerminalChannel:
         match event:
             case TurnStarted():
                 self._live = _LiveScreen(busy=True, frame=live.frame)
-                self._calm.clear()
+                self._idle.clear()
             case TextStreamed(text):
                 live.text += text
             case ToolStarted(name, arguments):
@@ -211,25 +220,25 @@ class TerminalChannel:
                 self._put(dim(tool_line(live.arguments, event), colour=self._colour))
                 live.tool = ""
             case StepFinished(_, calls) if calls and live.text:
-                self._put(self._markdown(live.text))
+                self._put(self._render(live.text))
                 live.text = ""
             case TurnFinished(status):
-                if live.text and status != "answered":  # no answer, but what people have seen so far stays
+                if live.text and status != "answered":  # no answer, but the text that people have seen stays
                     self._put(dim(harmless(live.text), colour=self._colour))
                 self._live = _LiveScreen(answer=live.text if status == "answered" else "", frame=live.frame)
-                self._calm.set()
+                self._idle.set()
                 self._forget_erased()
         self._redraw()
 
-    def _markdown(self, text: str) -> str:
+    def _render(self, text: str) -> str:
         return markdown(text, width=self._output.get_size().columns, colour=self._colour)
 
     def _put(self, text: str) -> None:
-        """Prints soon, in order."""
+        """Queue a text to print."""
         self._prints.put_nowait((text, None))
 
-    async def _printed(self, text: str) -> None:
-        """Returns when the text is printed."""
+    async def _print_and_wait(self, text: str) -> None:
+        """Print a text and return when that is done."""
         if not self._open:
             self._write(text)
             return
@@ -238,7 +247,7 @@ class TerminalChannel:
         await done
 
     async def _print_all(self) -> None:
-        """Prints above the line editor what is to be printed."""
+        """Print the queued texts above the line editor."""
         try:
             while True:
                 text, done = await self._prints.get()
@@ -261,7 +270,7 @@ class TerminalChannel:
                     done.set_exception(OSError("it was closed"))
 
     def _print(self, text: str) -> None:
-        """Prints above the line editor, which keeps the keyboard meanwhile."""
+        """Print above the line editor, which keeps the keyboard meanwhile."""
         app = self._session.app if self._session is not None else None
         if app is None or not app.is_running:
             self._write(text)
@@ -271,7 +280,7 @@ class TerminalChannel:
         app.renderer.render(app, app.layout)
 
     def _write(self, text: str) -> None:
-        self._stands += text.count("\n") + 1
+        self._rows_above += text.count("\n") + 1
         self._output.write_raw(text.replace("\n", "\r\n") + "\r\n")
         self._output.flush()
 
@@ -280,22 +289,22 @@ class TerminalChannel:
             self._session.app.invalidate()
 
     def _forget_erased(self) -> None:
-        """Where the session was erased, the arrow keys find nothing of it any more; what is being typed stays."""
-        if self._session is not None and self._typed.was_erased():
+        """Forget an erased session's lines, which the arrow keys would find; keep the text being typed."""
+        if self._session is not None and self._history.was_erased():
             buffer = self._session.default_buffer
             buffer.reset(document=buffer.document)
 
-    def _editor(self) -> PromptSession[str]:
+    def _make_editor(self) -> PromptSession[str]:
         depth = None if self._colour else ColorDepth.DEPTH_1_BIT
         session: PromptSession[str] = PromptSession(
-            self._message,
+            self._prompt,
             multiline=True,
             prompt_continuation="  ",
-            history=self._typed,
+            history=self._history,
             completer=self._completer,
             complete_while_typing=Condition(lambda: session.default_buffer.text.startswith(",")),
             reserve_space_for_menu=MENU_ROWS,
-            key_bindings=self._keys(),
+            key_bindings=self._make_keys(),
             style=Style.from_dict({"aside": "ansibrightblack" if self._colour else ""}),
             include_default_pygments_style=False,
             color_depth=depth,
@@ -307,25 +316,25 @@ class TerminalChannel:
         )
         return session
 
-    def _message(self) -> StyleAndTextTuples:
-        """What stands before the cursor: the text that is being written, a sign of life, the prompt."""
+    def _prompt(self) -> StyleAndTextTuples:
+        """Compose the text before the cursor: the text in progress, a spinner, the prompt."""
         live = self._live
         if not live.busy or (self._session is not None and self._session.app.is_done):
             return [("", PROMPT)]
         size = self._output.get_size()
         width = max(len(HINT) + 2, size.columns - 1)
-        # No more than stand above: where tmux folds rows, it moves as many away at the top, and there nothing is erased.
-        most = min(LIVE, max(FEWEST, self._stands), max(1, size.rows - MENU_ROWS - 2))
-        what = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
-        sign = rows(" ".join(harmless(what).split()), width - len(HINT) - 2, 99)[0]
-        text = rows(live.text, width, most) if live.text else []
-        aside = f"{FRAMES[live.frame % len(FRAMES)]} {sign}{HINT}"
+        # No more than are above: tmux, folding rows, scrolls as many out at the top, where nothing can be erased.
+        max_rows = min(LIVE, max(FEWEST, self._rows_above), max(1, size.rows - MENU_ROWS - 2))
+        activity = f"{live.tool} {live.arguments}" if live.tool else "writing" if live.text else "working"
+        status = rows(" ".join(harmless(activity).split()), width - len(HINT) - 2, 99)[0]
+        text = rows(live.text, width, max_rows) if live.text else []
+        aside = f"{FRAMES[live.frame % len(FRAMES)]} {status}{HINT}"
         return [*[("", f"{row}\n") for row in text], ("class:aside", f"{aside}\n"), ("", PROMPT)]
 
     def _ask_to_stop(self) -> None:
         self._stops.put_nowait(StopRequest(self.name, self._chat))
 
-    def _keys(self) -> KeyBindings:
+    def _make_keys(self) -> KeyBindings:
         keys = KeyBindings()
 
         @keys.add("enter")
@@ -340,16 +349,17 @@ class TerminalChannel:
         @keys.add("tab")
         def _complete(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
-            found = list(self._completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
-            if len(found) == 1:  # at once: the menu comes a moment later
-                buffer.apply_completion(found[0])
+            request = CompleteEvent(completion_requested=True)
+            completions = list(self._completer.get_completions(buffer.document, request))
+            if len(completions) == 1:  # at once: the menu comes a moment later
+                buffer.apply_completion(completions[0])
             elif buffer.complete_state:
                 buffer.complete_next()
             else:
                 buffer.start_completion(insert_common_part=True)
 
         @keys.add("escape", "enter")
-        @keys.add("escape", "c-j")  # as it arrives where it was typed before the editor was there
+        @keys.add("escape", "c-j")  # the form in which it arrives if typed before the editor started
         def _new_line(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
 
@@ -366,5 +376,5 @@ class TerminalChannel:
 
 
 def create(options: ChannelOptions) -> TerminalChannel:
-    """The factory of the entry point."""
+    """Create the channel; the factory of the entry point."""
     return TerminalChannel(options)

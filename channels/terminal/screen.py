@@ -1,4 +1,4 @@
-"""What the line editor stands on: the window's size, a cursor that survives its resizing, lines that others print."""
+"""The screen below the line editor: the window's size, a cursor that survives resizing, output of other code."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from prompt_toolkit.layout.screen import Char, Screen, WritePosition
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 LAST = 10**9
-"""Drawn after everything else, completions included."""
+"""The z-index that is drawn after everything else, completions included."""
 
 
 def window_size() -> Size:
-    """The size of the terminal on standard output, else that of an ordinary one."""
+    """Return the size of the terminal on standard output, else 24 rows of 80 columns."""
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     except (OSError, ValueError):
@@ -32,25 +32,25 @@ def window_size() -> Size:
 
 
 class ScreenOutput(Vt100_Output):
-    """The terminal on standard output. It is asked nothing: its answers would be taken for typing."""
+    """The terminal on standard output. It sends no queries: their answers would count as typing."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout, window_size, enable_cpr=False)
 
     def erase_down(self) -> None:
-        """Erases from the cursor, in the first column, to the end of the screen.
+        """Erase from the cursor, in the first column, to the end of the screen.
 
-        The row first and the rest from its second cell on: what tmux is told to erase from the first cell of the
-        screen it moves into the history instead, where it would stand for good.
+        The row first, then the rest from the row's second cell on: if told to erase from the first cell of the screen,
+        tmux moves the text into its history instead, where it would stay.
         """
         self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
 
 
 class ParkedCursor(Container):
-    """A layout whose cursor waits at its first cell while `when` says so; the place to type is drawn.
+    """A layout whose cursor waits at its first cell while `when` is true; the input position is drawn.
 
-    A terminal made narrower may fold rows, and no two do it alike. But it keeps the cursor at its cell, so that
-    erasing from there downwards removes all that was drawn, whatever became of it.
+    A narrower terminal may fold rows, and no two terminals do it alike. But each keeps the cursor at its cell, so that
+    erasing from there downwards removes everything that was drawn.
     """
 
     def __init__(self, layout: Layout, when: Callable[[], bool]) -> None:
@@ -98,15 +98,15 @@ class ParkedCursor(Container):
 
     def _park(self, screen: Screen) -> None:
         window = self._layout.current_window
-        place = screen.get_cursor_position(window)
-        row = screen.data_buffer[place.y]
-        row[place.x] = Char(row[place.x].char, f"{row[place.x].style} reverse")
+        position = screen.get_cursor_position(window)
+        row = screen.data_buffer[position.y]
+        row[position.x] = Char(row[position.x].char, f"{row[position.x].style} reverse")
         screen.set_cursor_position(window, Point(0, 0))
         screen.show_cursor = False
 
 
 class PrintAbove(io.TextIOBase):
-    """Takes what others print, from any thread, and hands it on in whole lines on the loop it was made on."""
+    """A stream that takes output from any thread and passes complete lines to `put` on the loop that created it."""
 
     def __init__(self, stream: TextIO, put: Callable[[str], None]) -> None:
         self._stream = stream
@@ -114,56 +114,56 @@ class PrintAbove(io.TextIOBase):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
-        self._begun = ""
-        self._over = False
+        self._partial_line = ""
+        self._is_ended = False
 
     def write(self, text: str) -> int:
-        """Hands on the lines that are whole now; once it is over, everything goes where it went before."""
+        """Pass on the lines that are complete; after `end`, write to the original stream."""
         with self._lock:
-            if self._over:
+            if self._is_ended:
                 return self._stream.write(text)
-            lines, newline, self._begun = (self._begun + text).rpartition("\n")
+            lines, newline, self._partial_line = (self._partial_line + text).rpartition("\n")
             if newline:
-                self._hand_on(lines)
+                self._pass_on(lines)
         return len(text)
 
     def end(self) -> None:
-        """Hands on what is left. Threads may still hold this object and write."""
+        """Pass on the rest. Threads may still hold this object and write."""
         with self._lock:
-            self._over = True
-            if self._begun:
-                self._hand_on(self._begun)
+            self._is_ended = True
+            if self._partial_line:
+                self._pass_on(self._partial_line)
 
-    def _hand_on(self, lines: str) -> None:
+    def _pass_on(self, lines: str) -> None:
         if threading.get_ident() == self._thread:
             self._put(lines)
         else:
             self._loop.call_soon_threadsafe(self._put, lines)
 
     def isatty(self) -> bool:
-        """Whether the lines reach a terminal: they do."""
+        """Return true if the original stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """The terminal itself."""
+        """Return the file descriptor of the original stream."""
         return self._stream.fileno()
 
 
 @contextmanager
 def printed_above(put: Callable[[str], None]) -> Iterator[None]:
-    """Hands to `put` what is printed inside the block, and what goes to standard error if that is the same terminal."""
+    """Pass output inside the block to `put`; standard error too if it is the same terminal."""
     with ExitStack() as stack:
-        same = _same_file(sys.stdout, sys.stderr)
+        is_same = _is_same_file(sys.stdout, sys.stderr)
         for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
-            if stream is sys.stdout or same:
+            if stream is sys.stdout or is_same:
                 above = PrintAbove(stream, put)
                 stack.callback(above.end)
                 stack.enter_context(redirect(cast("TextIO", above)))
         yield
 
 
-def _same_file(one: TextIO, other: TextIO) -> bool:
+def _is_same_file(first: TextIO, second: TextIO) -> bool:
     try:
-        return os.path.sameopenfile(one.fileno(), other.fileno())
+        return os.path.sameopenfile(first.fileno(), second.fileno())
     except (OSError, ValueError):
         return False

@@ -1,7 +1,7 @@
-"""The terminal and the pipe as a channel: a line is a message, an answer is printed.
+"""Standard input as a channel, from a terminal or a pipe: each line is a message, answers are printed.
 
-Lines are read with `os.read` in a thread of its own: a thread that is blocked in `sys.stdin` would hold its lock
-when the process ends.
+A separate thread reads the lines with `os.read`: a thread that is blocked in `sys.stdin` would hold its lock when the
+process ends.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from bubbot.ports.channel import (
 from channels.platform.saved_files import parts_of, saved
 
 STDIN_LINE_BYTES = 16 * 1024 * 1024
-"""Bytes of one line; what is longer is set aside, its first bytes kept."""
+"""Bytes of one line; a longer one is reported as unparsed, with its first `MAX_KEPT_BYTES`."""
 MAX_KEPT_BYTES = 64 * 1024
 PROMPT = "> "
 OWNER = Sender("0", "owner")
-"""Whoever can type here can read the database too."""
+"""Anyone who can type here can also read the database."""
 
 
 class StdinChannel:
-    """See `Channel`. Settings: `chat` names the conversation; `write` takes each answer instead of standard output."""
+    """A chat over standard input and output. See `Channel`.
+
+    Settings: `chat` names the conversation; `write` is called with each answer instead of printing it.
+    """
 
     def __init__(self, options: ChannelOptions) -> None:
         self.name = options.name
@@ -46,17 +49,17 @@ class StdinChannel:
         self._write: Callable[[str], None] = options.settings.get("write") or self._print
         self._now = options.now
         self._process = options.new_id()
-        self._ending = False
-        self._terminal = sys.stdout is not None and sys.stdin.isatty() and sys.stdout.isatty()
+        self._is_ending = False
+        self._is_terminal = sys.stdout is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
     async def run(self, receive: Receive) -> None:
-        """Reads lines to the end of the input, or to `,quit`."""
+        """Read lines to the end of the input, or to `,quit`."""
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         room = threading.Semaphore(8)
         loop = asyncio.get_running_loop()
 
         def put(line: bytes | None) -> None:
-            room.acquire()  # a pipe is read no faster than its lines are accepted
+            room.acquire()  # read a pipe no faster than its lines are accepted
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
         threading.Thread(target=_read_lines, args=(sys.stdin.fileno(), put), daemon=True).start()
@@ -65,12 +68,12 @@ class StdinChannel:
         while (raw := await lines.get()) is not None:
             room.release()
             number += 1
-            self._ending = raw.strip() == b",quit"
+            self._is_ending = raw.strip() == b",quit"
             if raw.strip():
                 await receive(self._event(raw, number))
             else:
                 self._prompt()
-            if self._ending:
+            if self._is_ending:
                 return
 
     def _event(self, raw: bytes, number: int) -> Inbound | UnparsedUpdate:
@@ -86,17 +89,17 @@ class StdinChannel:
         return Inbound(self.name, external_id, self._chat, OWNER, text.rstrip("\r\n"), self._now())
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """One part for the text: a terminal takes any length; one for each file, which is saved."""
+        """Make one part for the text, of any length, and one for each file, which `send` saves."""
         return parts_of(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
-        """Prints the part; of a file, where it was saved."""
+        """Print the part; for a file, the path where it was saved."""
         text = await saved(self._options, part.file) if part.file else part.text
         try:
             await asyncio.to_thread(self._write, text)
         except (OSError, ValueError, OutputFailed) as error:
             reason = error.reason if isinstance(error, OutputFailed) else error
-            if self._terminal:
+            if self._is_terminal:
                 raise DeliveryFailed(f"the terminal is gone ({reason}); the answer waits for the next chat") from error
             # The next script that talks in this chat did not ask for it.
             raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
@@ -106,18 +109,18 @@ class StdinChannel:
     def _print(self, text: str) -> None:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        # What a pipe is handed comes to a terminal sooner or later, and that obeys control characters.
+        # Output of a pipe reaches a terminal sooner or later, and a terminal obeys control characters.
         sys.stdout.buffer.write(f"{replace_controls(text)}\n".encode(errors="replace"))
         sys.stdout.buffer.flush()
 
     def _prompt(self) -> None:
-        if self._terminal and not self._ending:
+        if self._is_terminal and not self._is_ending:
             sys.stdout.write(PROMPT)
             sys.stdout.flush()
 
 
 def _read_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
-    """Puts each line, then None at the end. A line over the limit is put once, longer than the limit."""
+    """Put each line, then None at the end. A line over the limit is put once, longer than the limit."""
     with suppress(RuntimeError):  # the event loop is gone
         with suppress(OSError):  # the terminal hung up
             _put_lines(fd, put)
@@ -144,5 +147,5 @@ def _put_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
 
 
 def create(options: ChannelOptions) -> StdinChannel:
-    """The factory of the entry point."""
+    """Create the channel; the factory of the entry point."""
     return StdinChannel(options)

@@ -1,4 +1,4 @@
-"""How the terminal shows things: answers as Markdown, everything harmless, commands completed."""
+"""The terminal's display: answers as Markdown, text without control characters, completion of commands."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from rich.markdown import Markdown
 from bubbot.ports.channel import CommandInfo, ToolFinished, replace_controls
 
 WIDEST = 100
-"""Columns an answer takes at most: longer lines are hard to read."""
+"""The widest answer, in columns: longer lines are hard to read."""
 SUMMARY_SHOWN = 60
 FOLD_CHARS = 10_000
-"""Characters of a line that are folded anew at every drawing."""
+"""Characters of a line that are folded again at every drawing."""
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 def harmless(text: str) -> str:
-    """The text without what a terminal would obey: it cannot move the cursor, rename the window, or turn its
-    direction around."""
+    """Replace characters that a terminal would obey.
+
+    The text cannot move the cursor, rename the window, or reverse the direction of writing.
+    """
     return replace_controls(text)
 
 
 def markdown(text: str, *, width: int, colour: bool) -> str:
-    """An answer as it is printed. Line breaks stay where the model made them."""
+    """Render an answer for printing. The model's line breaks stay."""
     parsed = Markdown(harmless(text), code_theme="ansi_dark", hyperlinks=False)
     for token in parsed.parsed:
         for child in token.children or ():
@@ -48,43 +50,43 @@ def markdown(text: str, *, width: int, colour: bool) -> str:
         _environ={},
     )
     console.print(parsed)
-    # Lines filled up with spaces would wrap into empty ones in a window made narrower.
+    # Lines padded with spaces would wrap into empty ones if the window became narrower.
     return _PADDING.sub(r"\1", file.getvalue()).strip("\n")
 
 
 def dim(text: str, *, colour: bool) -> str:
-    """An aside, such as a tool call."""
+    """Write an aside, such as a tool call, in faint letters."""
     return f"\x1b[2m{text}\x1b[0m" if colour else text
 
 
 def tool_line(arguments: str, ended: ToolFinished) -> str:
-    """A finished tool call on one line."""
+    """Format a finished tool call on one line."""
     outcome = f"{ended.size} characters" if ended.ok else "failed"
-    kept = ", kept aside whole" if ended.spilled else ""
-    return " ".join(harmless(f"· {ended.name} {arguments} → {outcome}{kept}").split())
+    storage = ", kept aside whole" if ended.spilled else ""
+    return " ".join(harmless(f"· {ended.name} {arguments} → {outcome}{storage}").split())
 
 
 def rows(text: str, width: int, most: int) -> list[str]:
-    """The last rows of a text that is still being written, none wider than `width`."""
-    made: list[str] = []
+    """Fold a text in progress; return its last `most` rows, none wider than `width`."""
+    folded: list[str] = []
     begin = text.rfind("\n", 0, max(0, len(text) - width * most)) + 1
-    if len(text) - begin > FOLD_CHARS:  # from the same place at every drawing, or the rows would flicker
+    if len(text) - begin > FOLD_CHARS:  # from the same position at every drawing, or the rows would flicker
         begin += (len(text) - begin - width * most) // FOLD_CHARS * FOLD_CHARS
     for line in harmless(text[begin:]).expandtabs(4).split("\n"):
-        made.append("")
+        folded.append("")
         used = 0
         for char in line:
-            wide = get_cwidth(char)
-            if used + wide > width:
-                made.append("")
+            columns = get_cwidth(char)
+            if used + columns > width:
+                folded.append("")
                 used = 0
-            made[-1] += char
-            used += wide
-    return made[-most:]
+            folded[-1] += char
+            used += columns
+    return folded[-most:]
 
 
 class CommandCompleter(Completer):
-    """Completes the names of comma commands and of their arguments."""
+    """A completer of comma commands and the names of their arguments."""
 
     def __init__(self, commands: Callable[[], Sequence[CommandInfo]]) -> None:
         self._commands = commands
@@ -100,20 +102,20 @@ class CommandCompleter(Completer):
             return
         name, space, rest = before[1:].partition(" ")
         if not space:
-            yield from self._names(name)
+            yield from self._complete_names(name)
             return
-        info = next((one for one in self._commands() if one.name == name), None)
+        info = next((command for command in self._commands() if command.name == name), None)
         word = rest.rpartition(" ")[2]
         if info is None or "=" in word:
             return
         if info.arguments == ("command",):
-            yield from self._names(word.removeprefix(","))
+            yield from self._complete_names(word.removeprefix(","))
             return
         for argument in info.arguments:
             if argument.startswith(word) and f"{argument}=" not in rest:
                 yield Completion(f"{argument}=", start_position=-len(word))
 
-    def _names(self, begun: str) -> Iterator[Completion]:
-        for one in sorted(self._commands(), key=lambda info: info.name):
-            if one.name.startswith(begun):
-                yield Completion(one.name, start_position=-len(begun), display_meta=one.summary[:SUMMARY_SHOWN])
+    def _complete_names(self, prefix: str) -> Iterator[Completion]:
+        for info in sorted(self._commands(), key=lambda info: info.name):
+            if info.name.startswith(prefix):
+                yield Completion(info.name, start_position=-len(prefix), display_meta=info.summary[:SUMMARY_SHOWN])

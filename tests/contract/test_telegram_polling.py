@@ -292,7 +292,7 @@ class TestPolling:
         server.say("getUpdates", [{"update_id": 1, "my_chat_member": {}}, {"update_id": 2, "my_chat_member": change}])
         async with opened(server) as channel, running(channel, Heard(server)):
             await server.until(lambda: len(server.sent("getUpdates")) == 2)
-        assert "the bot is now 'administrator' in chat -100, by user 77" in caplog.text
+        assert "status='administrator' chat=-100 user=77" in caplog.text
 
 
 class TestConflicts:
