@@ -1,4 +1,4 @@
-"""The turn boundary: how a turn that failed ends, as a fact and in words."""
+"""The turn boundary: how a failed turn ends, as a fact and as a text for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 async def failure(turn: Turn, error: Exception) -> LoopResult:
-    """Records the error on the turn's tape, and says it as people are told."""
+    """Record the error on the turn's tape, and build the text that people get."""
     if isinstance(error, ModelCallDenied):
         return LoopResult("failed", await not_asked(turn, error))
     if isinstance(error, BubbotError):
