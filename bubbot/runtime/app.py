@@ -38,7 +38,7 @@ class RuntimeLoad:
 
 
 class AppRuntime:
-    """Routes each inbound to its session."""
+    """Routes each inbound to the `SessionRuntime` of its session."""
 
     def __init__(
         self,

@@ -129,6 +129,6 @@ def _estimate(composed: ComposedRequest) -> int:
 
 
 def _scale_budget(composed: ComposedRequest, count: TokenCount, limit: int) -> int:
-    """Scale a limit of counted tokens to a budget of estimated ones."""
+    """Convert a limit of counted tokens to a budget of estimated ones."""
     fixed = fixed_tokens(composed.request.system, composed.request.tools)
     return max(1, limit * (_estimate(composed) + fixed) // max(count.tokens, 1) - fixed)

@@ -242,7 +242,7 @@ class AttachmentIntake:
         return AttachmentResult([part | self._inline_text(transcript) | {"by": model}], [make.event(TRANSCRIBED, fact)])
 
     async def _transcribe(self, data: bytes, name: str, media_type: str, payer: BudgetSubject) -> str:
-        """Transcribe a recording, reserved before the call like every other model call.
+        """Return the transcript of a recording, reserved before the call like every model call.
 
         Seconds of sound are not tokens: the reservation counts none.
         """

@@ -23,11 +23,12 @@ class LoopResult:
 
 
 class AgentLoop:
-    """Runs a turn on its fork. `has_model` returns whether a model can explain a failed command."""
+    """Runs a turn on its fork: its commands, and the `ModelRunner` if the router leaves a message for the model."""
 
     def __init__(
         self, commands: CommandRunner, runner: ModelRunner, *, has_model: Callable[[Turn], Awaitable[bool]]
     ) -> None:
+        """Set the runners; `has_model` returns whether a model can explain a failed command."""
         self._commands = commands
         self._runner = runner
         self._has_model = has_model

@@ -56,7 +56,7 @@ def message_entry(
         parts: its attachments as content parts; None if they were not fetched.
     """
     inbound = accepted.inbound
-    texts = [one.event.text for one in edits if isinstance(one.event, Edit)]
+    texts = [edit.event.text for edit in edits if isinstance(edit.event, Edit)]
     meta: dict[str, Any] = {
         "inbound": [inbox, accepted.id],
         "origin": inbound.origin,
@@ -67,7 +67,7 @@ def message_entry(
     if not inbound.direct:
         meta["group"] = True
     if texts:
-        meta["edited"] = [one.id for one in edits]
+        meta["edited"] = [edit.id for edit in edits]
     if quote := _quote(inbound):
         meta["quote"] = quote
     text = clean(texts[-1] if texts else inbound.text)
@@ -95,7 +95,7 @@ def notices_of(taken: Mapping[int, AttachmentResult | None]) -> list[str]:
 
 def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
     """Build the notice for messages that came while the bot was away for long."""
-    first, last = (one.inbound.time[:16].replace("T", " ") for one in (batch[0], batch[-1]))
+    first, last = (accepted.inbound.time[:16].replace("T", " ") for accepted in (batch[0], batch[-1]))
     when = texts.say("from_to", first=first, last=last) if len(batch) > 1 else first
     return texts.say("too_old", count=len(batch), when=when)
 

@@ -51,7 +51,7 @@ class _StoredDigests:
 
 
 class ModelRunner:
-    """Runs the steps of turns."""
+    """Runs the model steps of a turn, with their tool calls, until there is an answer."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ ATTEMPTS = 2
 
 
 class SessionRuntime:
-    """Serialises everything that happens on one session's tape."""
+    """Serialises everything on one session's tape, and gives each turn to the `AgentLoop`."""
 
     def __init__(self, tape: TapeService, link: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape

@@ -84,7 +84,7 @@ class TapeService(TapeHandle):
         return self._window.kept if self._window else 0
 
     def forget_window(self) -> None:
-        """Drop the cached window, since somebody else has written to the tape."""
+        """Drop the cached window after somebody else has written to the tape."""
         self._window = None
 
     async def _fetch_for_fork(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
@@ -169,7 +169,7 @@ class TapeService(TapeHandle):
         self._window = self._window.extended(delta) if self._window else None
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
-        """Reopen a fork that an earlier process left open, with everything it saved."""
+        """Resume a fork that an earlier process left open, with everything it saved."""
         return ForkedTape(
             self._store,
             record,
