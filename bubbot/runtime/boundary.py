@@ -20,12 +20,12 @@ async def failure(turn: Turn, error: Exception) -> LoopResult:
         return LoopResult("failed", await not_asked(turn, error))
     if isinstance(error, BubbotError):
         await turn.tape.append([make.error(error.kind, clean(str(error)))])
-        log.warning("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
+        log.warning("turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
         unconfigured = isinstance(error, ModelUnconfigured)
         return LoopResult(
             "failed", turn.texts.traced(str(error), turn.id) if unconfigured else turn.texts.failed(error, turn.id)
         )
-    log.error("a turn failed", exc_info=error, extra={"action": "turn.failed"})
+    log.error("turn failed", exc_info=error, extra={"action": "turn.failed"})
     await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
     defect = turn.texts.say("defect", name=type(error).__name__)
     return LoopResult("failed", turn.texts.traced(turn.texts.say("failed", reason=defect), turn.id))

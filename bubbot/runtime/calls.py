@@ -108,7 +108,7 @@ class ToolCallRunner:
         except (BubbotError, ToolRetry, ToolFailed) as error:
             return str(error), True
         except Exception as error:  # tool call boundary: whatever a tool raises is its result
-            log.info("a tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
+            log.info("tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
             return f"{call.name} failed: {type(error).__name__}: {error}", True
         return output if isinstance(output, str) else output.text, False
 

@@ -79,7 +79,7 @@ class CommandRunner:
         except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
         except Exception as error:  # tool call boundary: the model gets what a command raises
-            log.info("a command raised", exc_info=True, extra={"action": "command.raised", "command": name})
+            log.info("command raised", exc_info=True, extra={"action": "command.raised", "command": name})
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
         finally:
             turn.runs_command = False

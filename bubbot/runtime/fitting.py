@@ -120,7 +120,9 @@ async def counted(model: Model, request: ModelRequest, seconds: float) -> TokenC
         async with asyncio.timeout(seconds):
             return await model.count(request)
     except Exception as error:  # noqa: BLE001 - a count is optional; the call itself reports the model's error
-        log.info("%s could not count: %s", model.name, error, extra={"action": "model.count_failed"})
+        log.info(
+            "token count failed, using the estimate: %s: %s", model.name, error, extra={"action": "model.count_failed"}
+        )
         return None
 
 

@@ -180,7 +180,7 @@ class AttachmentIntake:
     ) -> AttachmentResult:
         name = file_name(attachment.name) or attachment.kind
         reason = _one_line(reason, MAX_FAILURE_REASON).rstrip(".")
-        log.info("an attachment %s: %s", failure, reason, extra={"action": "attachment.failed"})
+        log.info("attachment failed: %s: %s", failure, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
         part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN: True}
         return AttachmentResult(
@@ -222,7 +222,7 @@ class AttachmentIntake:
             seconds = f"within {self._settings.timeout:g} seconds" if timeout.expired() else "in time"
             raise FetchFailed(f"it did not arrive {seconds}", permanent=False) from None
         except Exception as error:  # boundary to the adapter: its defect must not lose the message
-            log.exception("a channel failed to fetch in an unforeseen way", extra={"action": "fetch.defect"})
+            log.exception("channel raised while fetching an attachment", extra={"action": "fetch.defect"})
             raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
 
     async def _write_down(

@@ -238,7 +238,7 @@ def _reaches_model(accepted: AcceptedInbound) -> bool:
 async def not_asked(turn: Turn, error: ModelCallDenied) -> str:
     """Record that a budget or a rate ended the turn; return the text that people get."""
     await turn.tape.append([make.error(error.kind, clean(str(error)))])
-    log.info("a turn was refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
+    log.info("turn refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
     return refusal(turn.texts, error)
 
 

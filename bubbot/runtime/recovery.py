@@ -56,7 +56,7 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
     still_open = [accepted for inbox in inboxes for accepted in await inbox.open()]
     if count or still_open:
         log.info(
-            "taking up what was left open",
+            "resuming interrupted work",
             extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
         )
     changes = [change for inbox in inboxes for change in await inbox.changes()]

@@ -177,7 +177,7 @@ class SessionRuntime:
         except BubbotError:
             raise  # the store or the tape itself failed: nothing can be recorded
         except Exception as error:  # our defect, or an invalid value of an adapter: other sessions go on
-            log.exception("messages could not be taken up", extra={"action": "turn.poisoned"})
+            log.exception("turn impossible, ending its messages as failed", extra={"action": "turn.poisoned"})
             result = await self._fail_batch(batch, error)
         self._stop_requested = self._stop_requested and self._is_overtaking() and bool(self._queue.stoppable)
         for message in self._current:
@@ -230,7 +230,7 @@ class SessionRuntime:
             elif max(accepted.attempts for accepted in batch) >= ATTEMPTS:
                 notice = turn.texts.say("gave_up")
                 await turn.tape.append([make.error("interrupted", notice)])
-                log.warning("a turn was given up", extra={"action": "turn.failed"})
+                log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
                 result = LoopResult("failed", turn.texts.traced(notice, turn.id))
             else:
                 result = await self._run_loop(turn)
