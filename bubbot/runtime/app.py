@@ -154,7 +154,7 @@ class AppRuntime:
             await asyncio.wait(running)
 
     def pause(self) -> None:
-        """Begin no further turn; running turns go on, and the next start takes up waiting messages."""
+        """Begin no further turn; running turns go on, and the next start resumes waiting messages."""
         self._paused = True
         for session in self._sessions.values():
             session.pause()

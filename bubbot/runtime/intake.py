@@ -287,8 +287,8 @@ def unfetched(attachment: Attachment) -> JsonObject:
     """Build the content part for an attachment that is not fetched."""
     words = [attachment.kind, file_name(attachment.name), bytes_text(attachment.size) if attachment.size else ""]
     note = _one_line(attachment.note, NOTE_LIMIT)
-    label = " ".join(word for word in words if word) if attachment.reference or not note else ""
-    text = ", ".join(word for word in (label, note, "not fetched" if attachment.reference else "") if word)
+    title = " ".join(word for word in words if word) if attachment.reference or not note else ""
+    text = ", ".join(word for word in (title, note, "not fetched" if attachment.reference else "") if word)
     return {"type": "text", "text": f"[{text}]", OWN: True}
 
 

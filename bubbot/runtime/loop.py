@@ -16,7 +16,7 @@ from bubbot.tape import entry as make
 
 @dataclass(frozen=True, slots=True)
 class LoopResult:
-    """How the loop ended, and the text that people get."""
+    """The result of the loop, and the text that people get."""
 
     status: Status
     text: str

@@ -138,8 +138,8 @@ class BudgetMeter:
         request = composed.request
         if counted is None:
             # From the context, which holds images as references: their bytes in the request are not tokens.
-            messages = sum(map(message_tokens, composed.context.shown))
-            counted = messages + fixed_tokens(request.system, request.tools)
+            context_tokens = sum(map(message_tokens, composed.context.shown))
+            counted = context_tokens + fixed_tokens(request.system, request.tools)
         return _MeteredContext(self._budget.call(payer_of(turn), composed.model.name, counted))
 
 
