@@ -1,4 +1,4 @@
-"""The calls that one step makes: which model was asked, which answered, what failed and why."""
+"""The model calls of one step: which model was asked, which answered, what failed and why."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from bubbot.tape.entry import JsonObject
 
 
 def usage_data(usage: Usage) -> dict[str, Any]:
-    """Build what a step keeps of the tokens."""
+    """Build the token counts that a step records."""
     return {name: getattr(usage, name) for name in Usage.__slots__}
 
 
 class AttemptRecorder:
-    """Records the calls of one step, in order. `elapsed` is a monotonic clock in seconds, `model` who is asked first.
+    """Records the calls of one step, in order.
 
     A model that never asks twice reports nothing; its one call is recorded from what the runner sees.
     """
 
     def __init__(self, model: str, elapsed: Callable[[], float]) -> None:
+        """Start the step: `model` is asked first, `elapsed` is a monotonic clock in seconds."""
         self._elapsed = elapsed
         self._model = model
-        self._begun = self._started = elapsed()
+        self._step_started = self._call_started = elapsed()
         self._first_text: float | None = None
         self._calls: list[dict[str, Any]] = []
 
     def as_json(self) -> list[JsonObject]:
-        """The calls as the step records them; times are in milliseconds since the step began."""
+        """Return the calls as the step records them; times are in milliseconds since the step began."""
         return list(self._calls)
 
     def on_text(self) -> None:
-        """Note when the first piece of an answer came."""
+        """Record when the first piece of an answer came."""
         if self._first_text is None:
             self._first_text = self._elapsed()
 
     def on_failed_call(self, failed: FailedAttempt) -> None:
-        """Record a call that failed; another one follows it after its wait, if it names a model."""
+        """Record a call that failed; if it names a next model, another call follows after its wait."""
         self._model = failed.model
-        self._started = self._elapsed() - failed.elapsed
+        self._call_started = self._elapsed() - failed.elapsed
         self._add("failed", kind=failed.kind, error=clean(failed.error))
         self._model = failed.next_model
-        self._started = self._elapsed() + failed.wait
+        self._call_started = self._elapsed() + failed.wait
         self._first_text = None
 
     def on_reply(self, reply: ModelReply, cost: float | None) -> None:
@@ -53,7 +54,7 @@ class AttemptRecorder:
         self._add("ok", usage=usage_data(reply.usage), cost=cost)
 
     def on_error(self, error: ModelError, cost: float | None) -> None:
-        """Record the call that ended the step. One that the model has reported already is not repeated."""
+        """Record the call that ended the step, unless the model has reported it already."""
         if self._model:
             self._add("failed", kind=error.kind, error=clean(str(error)), cost=cost)
 
@@ -63,10 +64,10 @@ class AttemptRecorder:
             self._add("stopped", cost=cost)
 
     def _add(self, status: str, **facts: Any) -> None:
-        started = min(self._started, self._elapsed())  # it may have ended within the wait
+        started = min(self._call_started, self._elapsed())  # the call may have ended during the wait
         call = {
             "model": self._model,
-            "started_ms": round((started - self._begun) * 1000),
+            "started_ms": round((started - self._step_started) * 1000),
             "elapsed_ms": round((self._elapsed() - started) * 1000),
             "status": status,
         }

@@ -1,4 +1,4 @@
-"""What happens when a request is longer than the model's context: a new window, and one more try."""
+"""The reaction to a request that is longer than the model's context: a new window, and one more try."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bubbot.tape.handle import spans_of
 
 
 async def overflow_handoff(turn: Turn, error: ModelOverflow) -> None:
-    """Opens a new window that keeps the messages the turn answers, and makes it durable."""
+    """Open a new window that keeps the messages the turn answers, and make it durable."""
     state = {"reason": "context_length_exceeded", "error": clean(str(error))}
     await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
     await turn.tape.save()

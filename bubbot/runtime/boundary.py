@@ -1,4 +1,4 @@
-"""The turn boundary: how a turn that failed ends, as a fact and in words."""
+"""The turn boundary: how a failed turn ends, as a fact and as a text for people."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ log = logging.getLogger(__name__)
 
 
 async def failure(turn: Turn, error: Exception) -> LoopResult:
-    """Records the error on the turn's tape, and says it as people are told."""
+    """Record the error on the turn's tape, and build the text that people get."""
     if isinstance(error, ModelCallDenied):
         return LoopResult("failed", await not_asked(turn, error))
     if isinstance(error, BubbotError):
         await turn.tape.append([make.error(error.kind, clean(str(error)))])
-        log.warning("a turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
+        log.warning("turn failed: %s", error, extra={"action": "turn.failed", "kind": error.kind})
         unconfigured = isinstance(error, ModelUnconfigured)
         return LoopResult(
             "failed", turn.texts.traced(str(error), turn.id) if unconfigured else turn.texts.failed(error, turn.id)
         )
-    log.error("a turn failed", exc_info=error, extra={"action": "turn.failed"})
+    log.error("turn failed", exc_info=error, extra={"action": "turn.failed"})
     await turn.tape.append([make.error("internal", clean(f"{type(error).__name__}: {error}"))])
     defect = turn.texts.say("defect", name=type(error).__name__)
     return LoopResult("failed", turn.texts.traced(turn.texts.say("failed", reason=defect), turn.id))

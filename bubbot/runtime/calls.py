@@ -1,4 +1,4 @@
-"""Running the tool calls a model asked for, and keeping their results small enough to be shown."""
+"""Running the tool calls of a model, and cutting their results to a size that a model can be shown."""
 
 from __future__ import annotations
 
@@ -20,18 +20,23 @@ from bubbot.tape.handle import TapeHandle
 log = logging.getLogger(__name__)
 
 RESULT_PAGE_CHARS = 8_000
-"""Characters that `result.read` shows at once, unless it is asked for fewer."""
+"""Characters that `result.read` shows at once by default."""
 PAGE_FRAME = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
 TAIL_SHARE = 4
-"""Of what is shown of a long result, one part in so many is its end."""
+"""The end of a cut result gets one part in this many of the shown text."""
 REPEAT_LIMIT = 3
 """Equal calls in a row: this one is refused, the next one ends the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolLimits:
-    """`timeout`: seconds a tool may run. `result_limit`: characters of a result that are shown."""
+    """The limits of tool calls.
+
+    Attributes:
+        timeout: seconds a tool may run.
+        result_limit: characters of a result that are shown.
+    """
 
     timeout: float = 60.0
     result_limit: int = 16_000
@@ -46,7 +51,7 @@ class RepeatedCalls:
     names: set[str] = field(default_factory=set)
 
     def seen(self, call: ToolCall) -> int:
-        """How often this call has come in a row, this time included."""
+        """Count how often this call has come in a row, this time included."""
         key = (call.name, call.arguments.strip())
         self.count = self.count + 1 if key == self.last else 1
         self.last = key
@@ -55,7 +60,7 @@ class RepeatedCalls:
 
 
 class ToolCallRunner:
-    """Runs calls one after another: they may write to the same tape. `show` is told of each."""
+    """Runs calls one after another, since they may write to the same tape; `show` gets each of them."""
 
     def __init__(self, toolbox: Toolbox, settings: ToolLimits, show: Show = show_nothing) -> None:
         self._toolbox = toolbox
@@ -63,14 +68,17 @@ class ToolCallRunner:
         self._settings = settings
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> list[dict[str, Any]]:
-        """A result for each call, in order. Raises `ModelRepeatsCall` where the model does not stop repeating itself.
+        """Run the calls in order and return a result for each.
 
-        Where it raises or is cancelled, the results there are by then are appended to the turn's tape.
+        If this raises or is cancelled, the results so far are appended to the turn's tape.
+
+        Raises:
+            ModelRepeatsCall: the model does not stop repeating itself.
         """
         results: list[dict[str, Any]] = []
         try:
             for call in calls:
-                text, failed = await self._counted(turn, call, repeats)
+                text, failed = await self._run_call(turn, call, repeats)
                 result: dict[str, Any] = {"tool_call_id": call.id, "content": text}
                 results.append(result | {"is_error": True} if failed else result)
         except BaseException:
@@ -79,19 +87,19 @@ class ToolCallRunner:
             raise
         return results
 
-    async def _counted(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[str, bool]:
+    async def _run_call(self, turn: Turn, call: ToolCall, repeats: RepeatedCalls) -> tuple[str, bool]:
         times = repeats.seen(call)
         if times > REPEAT_LIMIT:
             raise ModelRepeatsCall(call.name)
         if times == REPEAT_LIMIT:
             return f"this is the same call {times} times in a row; it was not run. Try another way.", True
         self._show(turn.session, ToolStarted(clean(call.name), shortened(clean(call.arguments))))
-        output, failed = await self._one(turn, call)
+        output, failed = await self._invoke_call(turn, call)
         size = len(clean(output))
         self._show(turn.session, ToolFinished(clean(call.name), not failed, size, size > self._settings.result_limit))
         return await self.shown(turn.tape, output), failed
 
-    async def _one(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
+    async def _invoke_call(self, turn: Turn, call: ToolCall) -> tuple[str, bool]:
         try:
             tool = self._toolbox.find(call.name)
             if tool not in self._toolbox.for_model(turn.role):
@@ -99,27 +107,35 @@ class ToolCallRunner:
             output = await self.invoke(turn, tool, tool.parse(call.arguments))
         except (BubbotError, ToolRetry, ToolFailed) as error:
             return str(error), True
-        except Exception as error:  # the tool call: whatever a tool raises is its result
-            log.info("a tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
+        except Exception as error:  # tool call boundary: whatever a tool raises is its result
+            log.info("tool raised", exc_info=True, extra={"action": "tool.raised", "tool": call.name})
             return f"{call.name} failed: {type(error).__name__}: {error}", True
         return output if isinstance(output, str) else output.text, False
 
     async def invoke(self, turn: Turn, tool: Tool, args: Any) -> str | RerunModel:
-        """The tool's output. Raises what the tool raised, or `ToolError` when it ran out of time."""
+        """Run the tool and return its output.
+
+        Raises:
+            ToolError: the tool ran out of time.
+            Exception: whatever the tool raised.
+        """
         try:
             async with asyncio.timeout(self._settings.timeout) as limit:
                 output: object = await tool.run(turn, args)
         except TimeoutError:
             if not limit.expired():
-                raise  # the tool's own
+                raise  # the tool's own timeout
             raise ToolError(f"{tool.name} was stopped after {self._settings.timeout:g} seconds") from None
         if not isinstance(output, (str, RerunModel)):
             raise ToolFailed(f"{tool.name} gave back a {type(output).__name__} where text was due")
         return output
 
     async def shown(self, tape: TapeHandle, text: str) -> str:
-        """The text as a model is shown it: of a long one head and tail within the limit, between them a pointer to
-        the whole, which is kept beside the tape."""
+        """Cut the text to what a model is shown.
+
+        Of a long text that is head and tail within the limit, and between them a pointer to the full text, which is
+        kept as a blob of the tape.
+        """
         text = clean(text)
         limit = self._settings.result_limit
         if len(text) <= limit:
@@ -132,13 +148,13 @@ class ToolCallRunner:
             pointer = f'result_read(handle="{handle}", offset={offset}{size})'
             return f"\n… [cut: {len(text)} characters in all; read on with {pointer}]"
 
-        room = max(limit - len(mark(len(text))) - 1, limit // 4)
-        tail = room // TAIL_SHARE
-        return f"{text[: room - tail]}{mark(room - tail)}\n{text[len(text) - tail :]}"
+        budget = max(limit - len(mark(len(text))) - 1, limit // 4)
+        tail = budget // TAIL_SHARE
+        return f"{text[: budget - tail]}{mark(budget - tail)}\n{text[len(text) - tail :]}"
 
 
 def clean(text: str) -> str:
-    """Text that can be stored: halves of a surrogate pair are joined, lone ones become replacement characters."""
+    """Make a text storable: join halves of a surrogate pair, replace lone ones by replacement characters."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""What people change on the platform after it was said: edits and deletions correct, reactions are noted."""
+"""Later changes of platform messages: edits and deletions correct an entry, reactions are recorded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from bubbot.tape.query import TapeQuery
 
 REACTED = "reaction"
 REACH = 2_000
-"""Newest messages of a tape among which the changed one is looked for."""
+"""Newest messages of a tape that are searched for the changed one."""
 
 
 async def change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> tuple[list[TapeEntry], str]:
-    """What a change writes on the session tape, and its outcome: `applied`, `heard`, or `unknown` where the tape does
-    not have the message."""
+    """Build the entries that a change writes on the session tape, and its outcome.
+
+    The outcome is `applied`, `heard`, or `unknown` if the tape does not have the message.
+    """
     change = changed.event
     if isinstance(change, Inbound):
         return [message_entry(inbox, AcceptedInbound(changed.id, change))], "heard"
@@ -39,13 +41,13 @@ async def change_entries(tape: TapeHandle, inbox: str, changed: TapeChange) -> t
 
 
 def _reaction(change: Reaction, target: int | None) -> dict[str, Any]:
-    who = sender_data(change.sender)
-    data = {"message": change.message, "emojis": [clean(one) for one in change.emojis], "sender": who}
+    sender = sender_data(change.sender)
+    data = {"message": change.message, "emojis": [clean(emoji) for emoji in change.emojis], "sender": sender}
     return data if target is None else {**data, "entry": target}
 
 
 async def message_id(tape: TapeHandle, message: str) -> int | None:
-    """The entry that is the message with this id of the platform; None where it is not among the newest."""
+    """Find the entry of the message with this platform id; None if it is not among the newest."""
     query = TapeQuery(tape.name, kinds=(Kind.MESSAGE,), newest=True, limit=REACH)
-    found = (await tape.fetch([query]))[0]
-    return next((entry.id for entry in found if entry.meta.get("message") == message), None)
+    messages = (await tape.fetch([query]))[0]
+    return next((entry.id for entry in messages if entry.meta.get("message") == message), None)

@@ -1,4 +1,4 @@
-"""Comma commands: a tool call by its sender, written by hand."""
+"""Comma commands: tool calls that a sender types by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,14 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """`output` is the answer; `refused` commands never ran; `error`: it ran and raised; `rerun`: ask the model."""
+    """The result of a command.
+
+    Attributes:
+        name: the tool's name, or the typed one if there is no such tool.
+        status: `refused` if it never ran, `error` if it ran and raised.
+        output: the answer.
+        rerun: ask the model next.
+    """
 
     name: str
     status: Literal["ok", "refused", "error"]
@@ -33,7 +40,7 @@ class CommandOutcome:
     rerun: bool = False
 
     def for_model(self) -> str:
-        """A failed command as the model is shown it; the output cannot close the block."""
+        """Format a failed command for the model; the output cannot close the block."""
         return f'<command name={quoteattr(self.name)} status="{self.status}">\n{escape(self.output)}\n</command>'
 
 
@@ -46,7 +53,7 @@ class CommandRunner:
         self._elapsed = elapsed
 
     async def run(self, turn: Turn, line: str) -> CommandOutcome:
-        """Runs one command and records it as a `command` event."""
+        """Run one command and record it as a `command` event."""
         started = self._elapsed()
         outcome = await self._outcome(turn, clean(line.strip()))
         data = {
@@ -71,8 +78,8 @@ class CommandRunner:
             output = await self._calls.invoke(turn, tool, args)
         except (CommandError, ToolRetry, ToolFailed, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
-        except Exception as error:  # the tool call: what a command raises goes to the model
-            log.info("a command raised", exc_info=True, extra={"action": "command.raised", "command": name})
+        except Exception as error:  # tool call boundary: the model gets what a command raises
+            log.info("command raised", exc_info=True, extra={"action": "command.raised", "command": name})
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
         finally:
             turn.runs_command = False
@@ -82,11 +89,14 @@ class CommandRunner:
 
 
 def parse(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
-    """The tool and its checked arguments. Raises `CommandError` with the right form of the command.
+    """Parse a command into the tool and its checked arguments.
 
-    `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the
-    tool's positional fields, of which the last takes all that are left. A quote within quoted words is written twice;
-    quotes elsewhere are just characters.
+    `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's
+    positional fields, and the last field takes all remaining words. A quote within quoted words is written twice;
+    quotes elsewhere are ordinary characters.
+
+    Raises:
+        CommandError: with the right form of the command.
     """
     body = line.strip().removeprefix(COMMAND_PREFIX).strip()
     if not body:
@@ -97,75 +107,75 @@ def parse(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
     except ToolError as error:
         raise CommandError(unknown(name, toolbox.near(name), texts)) from error
     try:
-        return tool, tool.checked(_values(tool, rest[0] if rest else ""))
+        return tool, tool.checked(_parse_values(tool, rest[0] if rest else ""))
     except ToolRetry as error:
         raise CommandError(texts.say("wrong_form", problem=error, usage=usage(tool))) from error
 
 
 def unknown(name: str, near: Sequence[str], texts: Texts) -> str:
-    """What people are told who typed a command that there is not; `near` are names that look like it."""
+    """Build the text for an unknown command; `near` are similar names."""
     if not near:
         return texts.say("no_command", name=name)
     return texts.say("no_command_but", name=name, near=texts.say("or").join(near))
 
 
 def usage(tool: Tool) -> str:
-    """How a command is typed: `,tape.search <query> [kinds=…] [limit=…]`."""
+    """Format how a command is typed: `,tape.search <query> [kinds=…] [limit=…]`."""
     fields = tool.args.model_fields
-    positional = _positional(tool)
+    positional = _positional_fields(tool)
     words = [f"<{name}>" if fields[name].is_required() else f"[{name}]" for name in positional]
     keyed = [f"[{name}=…]" for name in fields if name not in positional]
     return " ".join([f"{COMMAND_PREFIX}{tool.commands[0] if tool.commands else tool.name}", *words, *keyed])
 
 
-def _positional(tool: Tool) -> tuple[str, ...]:
-    """The fields that plain words fill: those the arguments name, else the required ones, else the first."""
+def _positional_fields(tool: Tool) -> tuple[str, ...]:
+    """List the fields that plain words fill: the declared ones, else the required ones, else the first."""
     if tool.args.positional:
         return tool.args.positional
     fields = tool.args.model_fields
     return tuple(name for name, field in fields.items() if field.is_required()) or tuple(fields)[:1]
 
 
-def _values(tool: Tool, text: str) -> dict[str, Any]:
-    """Argument values as texts, from what stands behind the command's name."""
+def _parse_values(tool: Tool, text: str) -> dict[str, Any]:
+    """Split the text after the command's name into argument values."""
     fields = tool.args.model_fields
     values: dict[str, Any] = {}
     text = text.strip()
-    while (found := _KEYED.match(text)) and found["key"] in fields:
-        values[found["key"]] = _value(found)
-        text = text[found.end() :].lstrip()
+    while (match := _KEYED.match(text)) and match["key"] in fields:
+        values[match["key"]] = _match_value(match)
+        text = text[match.end() :].lstrip()
     trailing = list(_KEYED.finditer(text))
     while trailing and trailing[-1].end() == len(text) and trailing[-1]["key"] in fields:
-        found = trailing.pop()
-        values[found["key"]] = _value(found)
-        text = text[: found.start()].rstrip()
-    open_fields = [name for name in _positional(tool) if name not in values]
-    for place, name in enumerate(open_fields):
+        match = trailing.pop()
+        values[match["key"]] = _match_value(match)
+        text = text[: match.start()].rstrip()
+    open_fields = [name for name in _positional_fields(tool) if name not in values]
+    for index, name in enumerate(open_fields):
         if not text:
             break
-        if place == len(open_fields) - 1:
-            values[name], text = _unquoted(text), ""
+        if index == len(open_fields) - 1:
+            values[name], text = _unquote(text), ""
         elif word := _WORD.match(text):
             values[name], text = word[0], text[word.end() :].lstrip()
     if text:
         raise ToolRetry(f"{tool.name} does not know what to do with {text!r}")
-    return {name: _listed(fields[name].annotation, value) for name, value in values.items()}
+    return {name: _split_list(fields[name].annotation, value) for name, value in values.items()}
 
 
-def _value(found: re.Match[str]) -> str:
-    """What stands behind `key=`; within quotes two of them are one that is meant."""
-    quoted: str | None = found["quoted"]
-    return found["plain"] if quoted is None else quoted.replace('""', '"')
+def _match_value(match: re.Match[str]) -> str:
+    """Return the value after `key=`; a doubled quote within quotes stands for one."""
+    quoted: str | None = match["quoted"]
+    return match["plain"] if quoted is None else quoted.replace('""', '"')
 
 
-def _unquoted(text: str) -> str:
-    """Without the quotes around the whole, where there are any."""
-    whole = len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
-    return text[1:-1] if whole else text
+def _unquote(text: str) -> str:
+    """Strip the quotes around the full text, if there are any."""
+    is_quoted = len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
+    return text[1:-1] if is_quoted else text
 
 
-def _listed(annotation: Any, value: str) -> Any:
-    """A comma-separated text as a list, where the field is one."""
+def _split_list(annotation: Any, value: str) -> Any:
+    """Split a comma-separated text if the field is a list."""
     kinds = (annotation, *get_args(annotation))
     if any(get_origin(kind) in (list, tuple) for kind in kinds):
         return [item.strip() for item in value.split(",") if item.strip()]

@@ -23,15 +23,24 @@ from bubbot.views.memory import SECTION_LIMIT, memory_block
 from bubbot.views.selectors import MessageStyle
 
 ANSWER_SHARE = 4
-"""A quarter of a model's context is left for its answer."""
+"""One part in four of a model's context is left for its answer."""
 MEMORY_SHARE = 8
-"""One eighth of a model's context at most for each section of the memory block."""
+"""Each section of the memory block takes at most one eighth of a model's context."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPolicy:
-    """The selector (`auto`: `compact` where the model's context size is known, else `window`), what the prompt is
-    made of, the memory block's reach, and how many images (and bytes of them) a model that sees is shown."""
+    """The settings from which a context is built.
+
+    Attributes:
+        selector: `auto` is `compact` if the model's context size is known, else `window`.
+        prompt: what the system prompt is made of.
+        retention_days: days after which the memory zone drops a daily note.
+        recent_days: days of daily notes that the memory block shows.
+        parameters: the request's parameters, passed to the model.
+        images: images at most that a model with image input is shown.
+        image_bytes: bytes at most of these images.
+    """
 
     selector: str = "auto"
     prompt: PromptSettings = PromptSettings()  # noqa: RUF009 - frozen
@@ -44,9 +53,14 @@ class ContextPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ComposedRequest:
-    """A request, the model it is for, the context it shows, the view that made it (as JSON), the head it was read at.
+    """A model request and how it was made.
 
-    In the context images are references; in the request they are their bytes.
+    Attributes:
+        request: holds the bytes of images.
+        model: the model it is for.
+        context: the messages it shows; images are references here.
+        view: the view that made it, as JSON.
+        head: the newest id of the tape when it was read.
     """
 
     request: ModelRequest
@@ -57,7 +71,7 @@ class ComposedRequest:
 
 
 class RequestComposer:
-    """Builds requests. `models` gives the model of a turn's session, `specs` the tools of a role in a fixed order."""
+    """Builds model requests from tapes."""
 
     def __init__(
         self,
@@ -65,14 +79,23 @@ class RequestComposer:
         settings: ContextPolicy,
         specs: Callable[[Role], tuple[ToolSpec, ...]],
     ) -> None:
+        """Set the sources of a request.
+
+        Args:
+            models: gives the model of a turn's session.
+            settings: the selector, the prompt and their limits.
+            specs: gives the tools of a role in a fixed order.
+        """
         self._models = models
         self._settings = settings
         self._specs = specs
 
     async def compose(self, turn: Turn, budget: int | None = None) -> ComposedRequest:
-        """What the model would be shown next. Reads; never writes.
+        """Build the request that the model would get next, without writing anything.
 
-        `budget`: estimated tokens for the messages, where somebody knows better than the estimate.
+        Args:
+            turn: the turn whose tape is read.
+            budget: estimated tokens for the messages, if the caller knows better than the estimate.
         """
         model = await self._models(turn)
         traits = model.traits
@@ -100,10 +123,10 @@ class RequestComposer:
         settings, short = self._settings, traits.short_prompt
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=settings.retention_days)
         snapshot, today = await zone.read(), zone.today()
-        worth = snapshot.long_term or snapshot.dailies or not short
+        has_block = snapshot.long_term or snapshot.dailies or not short
         size = traits.context_tokens
         limit = SECTION_LIMIT if size is None else min(SECTION_LIMIT, size * BYTES_PER_TOKEN // MEMORY_SHARE)
-        memory = memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit) if worth else ""
+        memory = memory_block(snapshot, today=today, recent_days=settings.recent_days, limit=limit) if has_block else ""
         return render(settings.prompt, today=today, memory=memory, silent=SILENT_MARK, short=short)
 
 
@@ -114,52 +137,52 @@ def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int |
 
 
 def room(size: int) -> int:
-    """The tokens of a context that a request may take, so that there is some left for its answer."""
+    """Return the tokens of a context that a request may take; the rest is for the answer."""
     return size - size // ANSWER_SHARE
 
 
 def fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
-    """About how many tokens of a request no selector can cut."""
+    """Estimate the tokens of a request that no selector can cut."""
     return estimate_tokens(system) + estimate_tokens(tools_text(tools))
 
 
 def tools_from(text: str) -> tuple[ToolSpec, ...]:
-    """The tool schemas of a kept text."""
+    """Parse the tool schemas of a stored text."""
     return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
 
 
 def rebuilt(step: JsonObject, entries: Sequence[TapeEntry], *, tape: str, system: str, tools: str) -> ModelRequest:
-    """The request of a `loop.step` event, from the tape's entries and the two kept texts.
+    """Rebuild the request of a `loop.step` event from the tape's entries and the two stored texts.
 
-    Its digest equals the recorded one (after `pictured`, where it shows images): the view is run again over the
-    entries up to the recorded head.
+    Its digest equals the recorded one (after `pictured`, if it shows images): the view is run again over the entries up
+    to the recorded head.
     """
     view = ContextView.from_json(step["view"])
-    known = [entry for entry in entries if entry.id <= step["head"]]
-    context = view.fold([evaluate(known, query) for query in view.queries(tape)])
+    visible = [entry for entry in entries if entry.id <= step["head"]]
+    context = view.fold([evaluate(visible, query) for query in view.queries(tape)])
     return ModelRequest(system, context.messages, tools_from(tools), step["parameters"], context.texts)
 
 
 async def pictured(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]]) -> ModelRequest:
-    """The request with the bytes of its images in the place of their digests, as providers take them.
+    """Replace the digests of a request's images by their bytes, as providers take them.
 
-    An image whose bytes are gone (erased, or imported without them) is said in words.
+    An image whose bytes are gone (erased, or imported without them) becomes a text.
     """
     if not any(type(message["content"]) is not str and images_in(message) for message in request.messages):
         return request
-    messages = tuple([await _pictured(message, blob) for message in request.messages])
+    messages = tuple([await _with_image_bytes(message, blob) for message in request.messages])
     return replace(request, messages=messages, texts=())
 
 
-async def _pictured(message: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:
+async def _with_image_bytes(message: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:
     images = images_in(message)
     if not images:
         return message
-    parts = [await _image(part, blob) if part in images else part for part in message["content"]]
+    parts = [await _image_url(part, blob) if part in images else part for part in message["content"]]
     return {**message, "content": joined(parts)}
 
 
-async def _image(part: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:
+async def _image_url(part: JsonObject, blob: Callable[[str], Awaitable[bytes]]) -> JsonObject:
     try:
         data = await blob(part["digest"])
     except EntryNotFound:

@@ -1,4 +1,4 @@
-"""A request that fits: counted with the model's own tokenizer where the estimate does not settle it."""
+"""Requests that fit: counted with the model's own tokenizer if the estimate does not settle it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,31 @@ from bubbot.views.context import COMPACTING
 log = logging.getLogger(__name__)
 
 COUNT_TIMEOUT = 60.0
-"""Seconds counting may take at most, with the load of the model; then the estimate holds."""
+"""Seconds that counting may take, with loading the model; after that the estimate applies."""
 _UNCUT = 2**53
-"""A budget that nothing exceeds; never recorded."""
+"""A budget that no request exceeds; never recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedRequest:
-    """A request, what it counts, and the tokens it may have (None: nobody counted, or it fits)."""
+    """A request and its token count.
+
+    Attributes:
+        composed: the request.
+        count: None if nobody counted.
+        limit: the tokens it may have; None if nobody counted, or if it fits.
+    """
 
     composed: ComposedRequest
     count: TokenCount | None = None
     limit: int | None = None
 
     def facts(self) -> dict[str, Any]:
-        """What a step records of the count; nothing where nobody had to count or could."""
+        """Build what a step records of the count; empty if it was unnecessary or impossible."""
         return {"count": self.count.as_json()} if self.count else {}
 
     def check(self) -> None:
-        """Raises `ModelOverflow` where the request is too long, so that it is never sent."""
+        """Raise `ModelOverflow` if the request is too long, so that it is never sent."""
         if self.count is None or self.limit is None or self.count.tokens <= self.limit:
             return
         raise ModelOverflow(
@@ -45,54 +51,57 @@ class FittedRequest:
 
 
 class RequestFitter:
-    """Composes requests that fit into the model's context. `seconds`: what a whole model call may take."""
+    """Composes requests that fit into the model's context. `seconds`: the limit of one full model call."""
 
     def __init__(self, composer: RequestComposer, seconds: float) -> None:
         self._composer = composer
         self._seconds = min(seconds, COUNT_TIMEOUT)
 
     async def fitted(self, turn: Turn, *, last: bool = False) -> FittedRequest:
-        """The next request. What cannot be cut to fit comes back with its limit.
+        """Compose the next request; if it cannot be cut to fit, return it with its limit.
 
-        `last`: there is no shorter window to go to, so that the share of the answer may be used up too.
+        Args:
+            turn: the turn that asks.
+            last: there is no shorter window to fall back to, so that the request may also use the share of the answer.
         """
         first = await self._composer.compose(turn)
         size = first.model.traits.context_tokens
         if size is None or not isinstance(first.model, CountsTokens):
             return FittedRequest(first)
-        cut = first.context.new_cut is not None
-        # A token is a byte at least: what has fewer bytes than there is room needs no counting.
-        if not cut and len(first.request.as_bytes()) <= room(size):
+        is_cut = first.context.new_cut is not None
+        # A token is at least a byte: a request with no more bytes than there is room for tokens needs no counting.
+        if not is_cut and len(first.request.as_bytes()) <= room(size):
             return FittedRequest(first)
-        whole = await self._uncut(turn) if cut else first
-        count = await counted(whole.model, whole.request, self._seconds)
-        return FittedRequest(first) if count is None else await self._narrowed(turn, whole, count, size, last=last)
+        uncut = await self._compose_uncut(turn) if is_cut else first
+        count = await counted(uncut.model, uncut.request, self._seconds)
+        return FittedRequest(first) if count is None else await self._narrow(turn, uncut, count, size, last=last)
 
-    async def _uncut(self, turn: Turn) -> ComposedRequest:
-        """All that stands after the recorded cut, with the smallest budget that shows it."""
+    async def _compose_uncut(self, turn: Turn) -> ComposedRequest:
+        """Compose everything after the recorded cut, with the smallest budget that shows it."""
         composed = await self._composer.compose(turn, _UNCUT)
-        return replace(composed, view={**composed.view, "budget": _estimated(composed)})
+        return replace(composed, view={**composed.view, "budget": _estimate(composed)})
 
-    async def _narrowed(
+    async def _narrow(
         self, turn: Turn, composed: ComposedRequest, count: TokenCount, size: int, *, last: bool
     ) -> FittedRequest:
-        """Cuts more until the count fits or nothing is left to cut. Each round has a smaller budget."""
+        """Cut more until the count fits or nothing is left to cut; each round has a smaller budget."""
         limit = size if last else room(size)
         while count.tokens > room(size):
-            shorter = await self._shorter(turn, composed, _scaled(composed, count, room(size)))
+            shorter = await self._shorten(turn, composed, _scale_budget(composed, count, room(size)))
             if shorter is None:
                 return FittedRequest(composed, count, limit)
             composed = shorter
-            again = await counted(composed.model, composed.request, self._seconds)
-            if again is None:
+            recount = await counted(composed.model, composed.request, self._seconds)
+            if recount is None:
                 return FittedRequest(composed)
-            count = again
+            count = recount
         return FittedRequest(composed, count)
 
-    async def _shorter(self, turn: Turn, composed: ComposedRequest, budget: int) -> ComposedRequest | None:
-        """The request with less of the conversation; None where the selector cannot cut, or only one exchange is left.
+    async def _shorten(self, turn: Turn, composed: ComposedRequest, budget: int) -> ComposedRequest | None:
+        """Compose the request with less of the conversation.
 
-        The budget is for what can be cut, of which nobody here knows the size: it is halved until it bites.
+        None if the selector cannot cut, or if only one exchange is left. The budget is for the part that can be cut,
+        whose size is unknown here: it is halved until the request gets shorter.
         """
         budget = min(budget, composed.view["budget"] - 1)
         while budget > 0 and composed.view["selector"] in COMPACTING:
@@ -104,22 +113,24 @@ class RequestFitter:
 
 
 async def counted(model: Model, request: ModelRequest, seconds: float) -> TokenCount | None:
-    """The model's own count; None where it cannot count, or fails to, or takes too long. Never raises."""
+    """Count with the model's tokenizer; None if it cannot count, fails, or takes too long. Never raise."""
     if not isinstance(model, CountsTokens):
         return None
     try:
         async with asyncio.timeout(seconds):
             return await model.count(request)
-    except Exception as error:  # noqa: BLE001 - a count is a help; the call itself tells what is wrong with a model
-        log.info("%s could not count: %s", model.name, error, extra={"action": "model.count_failed"})
+    except Exception as error:  # noqa: BLE001 - a count is optional; the call itself reports the model's error
+        log.info(
+            "token count failed, using the estimate: %s: %s", model.name, error, extra={"action": "model.count_failed"}
+        )
         return None
 
 
-def _estimated(composed: ComposedRequest) -> int:
+def _estimate(composed: ComposedRequest) -> int:
     return sum(map(message_tokens, composed.context.shown))
 
 
-def _scaled(composed: ComposedRequest, count: TokenCount, most: int) -> int:
-    """The budget in estimated tokens that stands for `most` counted ones."""
+def _scale_budget(composed: ComposedRequest, count: TokenCount, limit: int) -> int:
+    """Convert a limit of counted tokens to a budget of estimated ones."""
     fixed = fixed_tokens(composed.request.system, composed.request.tools)
-    return max(1, most * (_estimated(composed) + fixed) // max(count.tokens, 1) - fixed)
+    return max(1, limit * (_estimate(composed) + fixed) // max(count.tokens, 1) - fixed)

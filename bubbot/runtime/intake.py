@@ -1,4 +1,4 @@
-"""Taking in what comes with a message: fetched through its channel, kept as a blob, put into words where it is text.
+"""Taking in attachments: fetched through their channel, stored as blobs, texts and recordings put into words.
 
 A failure never loses the message: it becomes a fact, and a sentence for the model and for people.
 """
@@ -59,8 +59,16 @@ Fetch: TypeAlias = Callable[[Attachment, int], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class AttachmentLimits:
-    """`max_bytes` of one file; `max_inline` characters of a text that are put into the context; `timeout` seconds for
-    one try at a file; `waits` seconds before each further try; `at_once` files fetched at the same time."""
+    """The limits of attachments.
+
+    Attributes:
+        max_bytes: bytes of one file.
+        max_inline: characters of a text that are put into the context.
+        timeout: seconds for one try at a file.
+        waits: seconds before each further try.
+        at_once: files fetched at the same time.
+        transcription_timeout: seconds for the transcription of one recording.
+    """
 
     max_bytes: int = 20_000_000
     max_inline: int = 20_000
@@ -72,7 +80,13 @@ class AttachmentLimits:
 
 @dataclass
 class AttachmentResult:
-    """What became of the attachments of one message: content parts, facts for the tape, sentences for people."""
+    """The result for the attachments of one message.
+
+    Attributes:
+        parts: content parts of the message.
+        facts: entries for the tape.
+        notices: sentences for people.
+    """
 
     parts: list[JsonObject] = field(default_factory=list)
     facts: list[TapeEntry] = field(default_factory=list)
@@ -80,13 +94,12 @@ class AttachmentResult:
 
 
 async def no_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001 - the port's signature
-    """For channels that cannot fetch."""
+    """Refuse to fetch, for channels that cannot."""
     raise FetchFailed("this channel cannot fetch files")
 
 
 class AttachmentIntake:
-    """Takes in attachments, a few at once over all sessions. `transcriber` writes down what recordings say, under
-    the name of its model, and `budget` counts that; `sleep` is for tests."""
+    """Takes in attachments, a few at once over all sessions."""
 
     def __init__(
         self,
@@ -97,32 +110,44 @@ class AttachmentIntake:
         texts: Texts = Texts(),  # noqa: B008 - frozen
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """Set the limits and the transcriber.
+
+        Args:
+            settings: None for the defaults.
+            transcriber: writes down recordings; with the name of its model. None: recordings stay files.
+            budget: counts transcriptions; None if nobody counts.
+            texts: the bot's own sentences.
+            sleep: replaced in tests.
+        """
         self._settings = settings or AttachmentLimits()
         self._texts = texts
         self._budget = budget
         self._transcriber = transcriber
         self._sleep = sleep
-        self._places = asyncio.Semaphore(self._settings.at_once)
+        self._slots = asyncio.Semaphore(self._settings.at_once)
 
     async def take(
         self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
     ) -> dict[int, AttachmentResult]:
-        """The attachments of messages and of what they quote, in order, by the id of the message. Raises what the
-        store raises."""
+        """Take in the attachments of messages and of the messages they quote, in order, by message id.
+
+        Raises:
+            StoreError: a blob could not be stored.
+        """
         tasks: dict[int, list[asyncio.Task[AttachmentResult]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for accepted in batch:
-                    origin, payer = [inbox, accepted.id], _payer(accepted.inbound)
+                    origin, payer = [inbox, accepted.id], _budget_subject(accepted.inbound)
                     tasks[accepted.id] = [
-                        group.create_task(self._one(tape, origin, attachment, fetch, payer, quoted=quoted))
+                        group.create_task(self._take_one(tape, origin, attachment, fetch, payer, quoted=quoted))
                         for attachment, quoted in attachments_of(accepted.inbound)
                     ]
-        except BaseExceptionGroup as many:
-            raise many.exceptions[0] from None  # the store's, which every one of them meets
-        return {accepted: _together([task.result() for task in done]) for accepted, done in tasks.items()}
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None  # the store's error, which is the same for all of them
+        return {accepted: _joined_results([task.result() for task in done]) for accepted, done in tasks.items()}
 
-    async def _one(
+    async def _take_one(
         self,
         tape: TapeHandle,
         inbound: list[Any],
@@ -134,55 +159,59 @@ class AttachmentIntake:
     ) -> AttachmentResult:
         if not attachment.reference:
             return AttachmentResult([unfetched(attachment)])
-        async with self._places:
+        async with self._slots:
             try:
-                data = await self._fetched(attachment, fetch)
+                data = await self._fetch_with_retries(attachment, fetch)
             except FetchFailed as error:
-                return self._failed(attachment, inbound, str(error))
+                return self._failure(attachment, inbound, str(error))
             digest = await tape.put_blob(data)
-            part: dict[str, Any] = {**_about(attachment, data), "digest": digest}
+            part: dict[str, Any] = {**_describe(attachment, data), "digest": digest}
             if quoted:
                 part["quoted"] = True
             if part["type"] == IMAGE:
                 return AttachmentResult([part])
             if attachment.kind in SPOKEN and self._transcriber is not None:
-                return await self._written_down(part, inbound, attachment, data, payer)
-        text = _text_of(part, data)
-        return AttachmentResult([part | self._inlined(text) if text is not None else part])
+                return await self._write_down(part, inbound, attachment, data, payer)
+        text = _decode_text(part, data)
+        return AttachmentResult([part | self._inline_text(text) if text is not None else part])
 
-    def _failed(
-        self, attachment: Attachment, inbound: list[Any], reason: str, *, what: str = "could not be fetched"
+    def _failure(
+        self, attachment: Attachment, inbound: list[Any], reason: str, *, failure: str = "could not be fetched"
     ) -> AttachmentResult:
         name = file_name(attachment.name) or attachment.kind
-        reason = _line(reason, MAX_FAILURE_REASON).rstrip(".")
-        log.info("an attachment %s: %s", what, reason, extra={"action": "attachment.failed"})
+        reason = _one_line(reason, MAX_FAILURE_REASON).rstrip(".")
+        log.info("attachment failed: %s: %s", failure, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
-        part = {"type": "text", "text": f"[attachment {name} {what}: {reason}]", OWN: True}
+        part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN: True}
         return AttachmentResult(
             [part],
             [make.event(ATTACHMENT_FAILED, fact)],
             [self._texts.say("attachment_failed", name=name, reason=reason)],
         )
 
-    async def _fetched(self, attachment: Attachment, fetch: Fetch) -> bytes:
-        """The bytes. Raises `FetchFailed` when every try failed, and for what is too large."""
+    async def _fetch_with_retries(self, attachment: Attachment, fetch: Fetch) -> bytes:
+        """Fetch the bytes, with further tries.
+
+        Raises:
+            FetchFailed: every try failed, or the file is too large.
+        """
         limit = self._settings.max_bytes
         if attachment.size is not None and attachment.size > limit:
             raise FetchFailed(_too_large(attachment.size, limit))
         for wait in (*self._settings.waits, None):
             try:
-                data = await self._tried(attachment, fetch, limit)
+                data = await self._try_fetch(attachment, fetch, limit)
             except FetchFailed as error:
                 if error.permanent or wait is None:
                     raise
                 await self._sleep(wait)
                 continue
-            if len(data) > limit:  # the adapter did not keep to its port
+            if len(data) > limit:  # the adapter ignored the limit of its port
                 raise FetchFailed(_too_large(len(data), limit))
             return data
         raise AssertionError("the last try returns or raises")
 
-    async def _tried(self, attachment: Attachment, fetch: Fetch, limit: int) -> bytes:
+    async def _try_fetch(self, attachment: Attachment, fetch: Fetch, limit: int) -> bytes:
         timeout = asyncio.timeout(self._settings.timeout)
         try:
             async with timeout:
@@ -192,11 +221,11 @@ class AttachmentIntake:
         except TimeoutError:
             seconds = f"within {self._settings.timeout:g} seconds" if timeout.expired() else "in time"
             raise FetchFailed(f"it did not arrive {seconds}", permanent=False) from None
-        except Exception as error:  # the adapter is someone else's code; its defect must not lose the message
-            log.exception("a channel failed to fetch in an unforeseen way", extra={"action": "fetch.defect"})
+        except Exception as error:  # boundary to the adapter: its defect must not lose the message
+            log.exception("channel raised while fetching an attachment", extra={"action": "fetch.defect"})
             raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
 
-    async def _written_down(
+    async def _write_down(
         self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, payer: BudgetSubject
     ) -> AttachmentResult:
         assert self._transcriber is not None
@@ -204,56 +233,62 @@ class AttachmentIntake:
         name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
         try:
             async with asyncio.timeout(self._settings.transcription_timeout):
-                said = clean(await self._said(data, name, part["media_type"], payer))
+                transcript = clean(await self._transcribe(data, name, part["media_type"], payer))
         except (ModelError, TimeoutError) as error:
             reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
-            failed = self._failed(attachment, inbound, reason, what="could not be written down")
+            failed = self._failure(attachment, inbound, reason, failure="could not be written down")
             return AttachmentResult([part, *failed.parts], failed.facts, failed.notices)
-        fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(said)}
-        return AttachmentResult([part | self._inlined(said) | {"by": model}], [make.event(TRANSCRIBED, fact)])
+        fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(transcript)}
+        return AttachmentResult([part | self._inline_text(transcript) | {"by": model}], [make.event(TRANSCRIBED, fact)])
 
-    async def _said(self, data: bytes, name: str, media_type: str, payer: BudgetSubject) -> str:
-        """What is said in a recording. Reserved before the call, as every other is; seconds of sound are no tokens."""
+    async def _transcribe(self, data: bytes, name: str, media_type: str, payer: BudgetSubject) -> str:
+        """Return the transcript of a recording, reserved before the call like every model call.
+
+        Seconds of sound are not tokens: the reservation counts none.
+        """
         assert self._transcriber is not None
         model, transcriber = self._transcriber
         if self._budget is None:
             return (await transcriber.transcribe(data, name, media_type)).text
         async with self._budget.call(payer, model, 0) as call:
-            found = await transcriber.transcribe(data, name, media_type)
-            call.heard = estimate_tokens(found.text)
-            call.reply = ModelReply(found.text, usage=found.usage, model=model)
-        return found.text
+            transcript = await transcriber.transcribe(data, name, media_type)
+            call.heard = estimate_tokens(transcript.text)
+            call.reply = ModelReply(transcript.text, usage=transcript.usage, model=model)
+        return transcript.text
 
-    def _inlined(self, text: str) -> dict[str, Any]:
-        shown = text[: self._settings.max_inline]
-        return {"text": shown} | ({"characters": len(text)} if len(shown) < len(text) else {})
+    def _inline_text(self, text: str) -> dict[str, Any]:
+        excerpt = text[: self._settings.max_inline]
+        return {"text": excerpt} | ({"characters": len(text)} if len(excerpt) < len(text) else {})
 
 
-def _payer(inbound: Inbound) -> BudgetSubject:
-    """For whom a recording is written down: before its turn begins."""
+def _budget_subject(inbound: Inbound) -> BudgetSubject:
+    """Name the budget subject of a transcription, which happens before the turn begins."""
     return BudgetSubject(inbound.session, person(inbound.session, inbound.sender.id))
 
 
-def _together(results: Sequence[AttachmentResult]) -> AttachmentResult:
+def _joined_results(results: Sequence[AttachmentResult]) -> AttachmentResult:
     return AttachmentResult(
-        [part for one in results for part in one.parts],
-        [fact for one in results for fact in one.facts],
-        [notice for one in results for notice in one.notices],
+        [part for result in results for part in result.parts],
+        [fact for result in results for fact in result.facts],
+        [notice for result in results for notice in result.notices],
     )
 
 
 def attachments_of(inbound: Inbound) -> list[tuple[Attachment, bool]]:
-    """The attachments of a message, then those of what it quotes, which are marked."""
+    """List the attachments of a message, then those of its quote, marked by true."""
     quoted = inbound.quote.attachments if inbound.quote else ()
-    return [*((one, False) for one in inbound.attachments), *((one, True) for one in quoted)]
+    return [
+        *((attachment, False) for attachment in inbound.attachments),
+        *((attachment, True) for attachment in quoted),
+    ]
 
 
 def unfetched(attachment: Attachment) -> JsonObject:
-    """The content part for what is not fetched."""
+    """Build the content part for an attachment that is not fetched."""
     words = [attachment.kind, file_name(attachment.name), bytes_text(attachment.size) if attachment.size else ""]
-    note = _line(attachment.note, NOTE_LIMIT)
-    label = " ".join(word for word in words if word) if attachment.reference or not note else ""
-    text = ", ".join(word for word in (label, note, "not fetched" if attachment.reference else "") if word)
+    note = _one_line(attachment.note, NOTE_LIMIT)
+    title = " ".join(word for word in words if word) if attachment.reference or not note else ""
+    text = ", ".join(word for word in (title, note, "not fetched" if attachment.reference else "") if word)
     return {"type": "text", "text": f"[{text}]", OWN: True}
 
 
@@ -261,22 +296,22 @@ def _too_large(size: int, limit: int) -> str:
     return f"it has {bytes_text(size)}; at most {bytes_text(limit)} are taken"
 
 
-def _about(attachment: Attachment, data: bytes) -> dict[str, Any]:
-    """What a content part says of the bytes, but for their digest."""
+def _describe(attachment: Attachment, data: bytes) -> dict[str, Any]:
+    """Describe the bytes in a content part, without their digest."""
     image = image_type(data)
-    found: dict[str, Any] = {
+    part: dict[str, Any] = {
         "type": IMAGE if image else FILE,
-        "media_type": image or _line(attachment.media_type, MAX_FILE_NAME).partition(";")[0].lower(),
+        "media_type": image or _one_line(attachment.media_type, MAX_FILE_NAME).partition(";")[0].lower(),
         "name": file_name(attachment.name),
         "size": len(data),
     }
-    if note := _line(attachment.note, NOTE_LIMIT):
-        found["note"] = note
-    return found if image else {**found, "kind": attachment.kind}
+    if note := _one_line(attachment.note, NOTE_LIMIT):
+        part["note"] = note
+    return part if image else {**part, "kind": attachment.kind}
 
 
 def image_type(data: bytes) -> str:
-    """The media type of an image that models take, by its first bytes; empty for everything else."""
+    """Detect the media type of an image that models take, by its first bytes; empty for all other data."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -286,8 +321,11 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
 
 
-def _text_of(part: JsonObject, data: bytes) -> str | None:
-    """The text of a text file: one that says so by its type or name, or says nothing, and decodes as UTF-8."""
+def _decode_text(part: JsonObject, data: bytes) -> str | None:
+    """Decode the text of a text file; None for every other file.
+
+    Its type or name says that it is text, or neither says anything, and it decodes as UTF-8.
+    """
     media, suffix = str(part["media_type"]), PurePath(str(part["name"])).suffix
     says_so = media.startswith("text/") or media in TEXT_TYPES or TEXT_SUFFIX.fullmatch(suffix)
     if not says_so and media not in ("", "application/octet-stream"):
@@ -300,14 +338,14 @@ def _text_of(part: JsonObject, data: bytes) -> str | None:
 
 
 def file_name(name: str) -> str:
-    """A file name on one line, without folders and brackets: it is shown within brackets."""
-    name = _line(name.replace("\\", "/").rpartition("/")[2], 10_000)
+    """Clean a file name: one line without folders and brackets, since it is shown within brackets."""
+    name = _one_line(name.replace("\\", "/").rpartition("/")[2], 10_000)
     stem, dot, suffix = name.rpartition(".")
     return name if len(name) <= MAX_FILE_NAME else f"{(stem or suffix)[: MAX_FILE_NAME - 12]}…{dot}{suffix[:10]}"
 
 
-def _line(text: str, limit: int) -> str:
-    """A text on one line that stays within its brackets."""
+def _one_line(text: str, limit: int) -> str:
+    """Put a text on one line that stays within its brackets."""
     return label(clean(text), limit)
 
 

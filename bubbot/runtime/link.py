@@ -1,4 +1,4 @@
-"""What a session is given: how its channel works, and what all sessions share."""
+"""The dependencies of a session: how its channel works, and what all sessions share."""
 
 from __future__ import annotations
 
@@ -23,9 +23,19 @@ from bubbot.views.outbox import OutboxMessage
 
 @dataclass(frozen=True, slots=True)
 class SessionChannel:
-    """What a session knows of its channel: the tapes beside it, how it cuts a message, who may do what, and how it
-    wants waiting messages treated. `chat_limit` gives a chat's own limit of turns at once; `fetch` fetches what came
-    with a message; `other` gives the link of another channel."""
+    """A channel as its sessions use it.
+
+    Attributes:
+        name: the channel's name.
+        inbox: the name of its inbox tape.
+        outbox: the name of its outbox tape.
+        parts: cuts a message into parts that the platform takes.
+        role: gives the role of the sender.
+        rules: how the channel wants waiting messages treated.
+        chat_limit: a chat's own limit of turns at once.
+        fetch: fetches the attachments of a message.
+        other: gives another channel by its name; None if it does not run here.
+    """
 
     name: str
     inbox: str
@@ -40,9 +50,22 @@ class SessionChannel:
 
 @dataclass(frozen=True, slots=True)
 class SessionDeps:
-    """What every session shares. `deliver` is told of each merged intent, `show` of what a turn shows meanwhile;
-    `places` are those for turns at once, `pace` keeps messages to their rates; `texts` are the bot's own sentences;
-    `firings` knows what a scheduled turn is for."""
+    """The dependencies that every session shares.
+
+    Attributes:
+        loop: runs a turn.
+        now: the clock.
+        new_id: makes the ids of turns.
+        zone: the time zone of chats.
+        retention_days: days after which the memory zone drops a daily note.
+        places: limits the turns at once.
+        deliver: gets the channel and each merged outbox message.
+        show: gets the previews of a running turn.
+        texts: the bot's own sentences.
+        firings: knows the jobs of scheduled turns; None if nothing is scheduled.
+        intake: takes in attachments.
+        pace: keeps messages to their rates.
+    """
 
     loop: AgentLoop
     now: Clock

@@ -1,4 +1,4 @@
-"""The agent loop: routes what people say, runs the model where it is asked for, and says how the turn ended."""
+"""The agent loop: runs the commands of a turn, then the model if one is needed, and returns how it ended."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from bubbot.tape import entry as make
 
 @dataclass(frozen=True, slots=True)
 class LoopResult:
-    """How the loop ended, and what people are told."""
+    """The result of the loop, and the text that people get."""
 
     status: Status
     text: str
 
 
 class AgentLoop:
-    """Runs a turn on its fork. `has_model`: whether a failed command has anywhere to fall through to."""
+    """Runs a turn on its fork: its commands, and the `ModelRunner` if the router leaves a message for the model."""
 
     def __init__(
         self, commands: CommandRunner, runner: ModelRunner, *, has_model: Callable[[Turn], Awaitable[bool]]
     ) -> None:
+        """Set the runners; `has_model` returns whether a model can explain a failed command."""
         self._commands = commands
         self._runner = runner
         self._has_model = has_model
 
     async def run(self, turn: Turn) -> LoopResult:
-        """Answers the turn's inbounds. Raises whatever ended it early; the turn boundary records that."""
+        """Answer the turn's inbounds. Raise whatever ended it early; the turn boundary records that."""
         try:
             async with asyncio.timeout(turn.seconds or None) as limit:
                 return await self._run(turn)
@@ -53,13 +54,13 @@ class AgentLoop:
                 continue
             outcome = await self._commands.run(turn, accepted.inbound.text)
             await turn.write_handoffs()
-            if turn.origin == SCHEDULED and outcome.status != "ok":  # nobody is there to mend it
-                return LoopResult("failed", _told(turn, outcome))
+            if turn.origin == SCHEDULED and outcome.status != "ok":  # nobody is present to correct it
+                return LoopResult("failed", _reply_text(turn, outcome))
             if outcome.status == "error" and await self._has_model(turn):
                 await self._fall_through(turn, outcome)
                 ask_model = True
             else:
-                texts += [_told(turn, outcome)] if outcome.output else []
+                texts += [_reply_text(turn, outcome)] if outcome.output else []
                 ask_model = ask_model or outcome.rerun
         if ask_model:
             answer = await self._runner.run(turn)
@@ -69,10 +70,10 @@ class AgentLoop:
         return LoopResult("answered", "\n\n".join(texts))
 
     async def _fall_through(self, turn: Turn, outcome: CommandOutcome) -> None:
-        """A command that ran and raised becomes something the model can see and explain."""
+        """Give a command that ran and raised to the model as a message, so that it can explain the error."""
         stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system")])
         turn.message_ids.append(stored[0].id)
 
 
-def _told(turn: Turn, outcome: CommandOutcome) -> str:
+def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
     return turn.texts.traced(outcome.output, turn.id) if outcome.status == "error" else outcome.output

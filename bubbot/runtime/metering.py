@@ -1,4 +1,4 @@
-"""What a turn asks of budgets and rates: a reservation for each model call, a moment for each message."""
+"""Budgets and rates of a turn: a reservation for each model call, a moment for each message."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from bubbot.views.compact import estimate_tokens, message_tokens
 log = logging.getLogger(__name__)
 
 QUIETLY = 3.0
-"""Seconds that a message over a rate waits without a word."""
+"""Seconds that a message over a rate waits without a notice."""
 RETRY = ",retry"
-"""The command that asks the model."""
+"""The command that asks the model again."""
 
 
 class CallObserver(Protocol):
-    """Is told what came of a call."""
+    """Follows one model call and learns its cost."""
 
     def text(self, delta: TextDelta) -> None:
-        """A piece of the answer came."""
+        """Follow a piece of the answer."""
         ...
 
     def reply(self, reply: ModelReply) -> None:
-        """The answer is whole."""
+        """Record the complete answer."""
         ...
 
     @property
     def cost(self) -> float | None:
-        """US dollars that the call took, once it is over; None if nobody knows its price."""
+        """The cost of the call in US dollars, once it is over; None if nobody knows its price."""
         ...
 
 
@@ -53,27 +53,35 @@ class Meter(Protocol):
     def call(
         self, turn: Turn, composed: ComposedRequest, counted: int | None
     ) -> AbstractAsyncContextManager[CallObserver]:
-        """Around one model call, durable before it begins. `counted`: the tokens of the request, where somebody counted.
+        """Wrap one model call; the reservation is durable before the call begins.
 
-        Raises `BudgetExceeded`.
+        Args:
+            turn: the turn that asks.
+            composed: the request.
+            counted: the tokens of the request; None if nobody counted them.
+
+        Raises:
+            BudgetExceeded: a budget is used up.
         """
         ...
 
 
 class NullObserver:
+    """An observer that measures nothing. See `CallObserver`."""
+
     def __init__(self) -> None:
         self.cost: float | None = None
 
     def text(self, delta: TextDelta) -> None:
-        """Nobody counts."""
+        """Ignore it: nobody counts."""
 
     def reply(self, reply: ModelReply) -> None:
-        """Nobody counts; a model may know what it cost."""
+        """Take the cost that the model reports itself."""
         self.cost = reply.usage.cost
 
 
 class Unmetered:
-    """See `Meter`. For bots without budgets."""
+    """The meter of bots without budgets. See `Meter`."""
 
     def call(
         self,
@@ -81,7 +89,7 @@ class Unmetered:
         composed: ComposedRequest,  # noqa: ARG002
         counted: int | None,  # noqa: ARG002
     ) -> AbstractAsyncContextManager[CallObserver]:
-        """Reserves nothing."""
+        """Reserve nothing."""
         return nullcontext(NullObserver())
 
 
@@ -118,7 +126,7 @@ class _MeteredContext(AbstractAsyncContextManager[CallObserver]):
 
 
 class BudgetMeter:
-    """See `Meter`."""
+    """The meter of bots with budgets. See `Meter`."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -129,19 +137,19 @@ class BudgetMeter:
         """See `Meter.call`."""
         request = composed.request
         if counted is None:
-            # From the context, where an image is a reference: its bytes in the request are no tokens.
-            shown = sum(map(message_tokens, composed.context.shown))
-            counted = shown + fixed_tokens(request.system, request.tools)
+            # From the context, which holds images as references: their bytes in the request are not tokens.
+            context_tokens = sum(map(message_tokens, composed.context.shown))
+            counted = context_tokens + fixed_tokens(request.system, request.tools)
         return _MeteredContext(self._budget.call(payer_of(turn), composed.model.name, counted))
 
 
 def payer_of(turn: Turn) -> BudgetSubject:
-    """For whom a turn asks: its session, its person, and the job that caused it."""
+    """Name the budget subject of a turn: its session, its person, and the job that caused it."""
     return BudgetSubject(turn.session, person(turn.session, turn.sender.id), turn.job, turn.id)
 
 
 class BudgetFallbackModel:
-    """The model of a turn; where a budget of it is used up, the first of the `cheaper` ones that has one left."""
+    """The model of a turn; if its budget is used up, the first of `cheaper` that has budget left."""
 
     def __init__(
         self,
@@ -156,7 +164,7 @@ class BudgetFallbackModel:
         self._cheaper = cheaper
 
     async def of(self, turn: Turn) -> Model:
-        """The model that is asked."""
+        """Return the model that the turn asks."""
         model = await self._models(turn)
         for name in (model.name, *self._cheaper):
             if not self._budget.used_up("model", name):
@@ -165,8 +173,10 @@ class BudgetFallbackModel:
 
 
 class RateGate:
-    """Lets the messages of a session come to the model no faster than the rates allow. `tell` says something at once
-    that no turn said."""
+    """Lets the messages of a session reach the model no faster than the rates allow.
+
+    `tell` sends a notice at once, outside any turn.
+    """
 
     def __init__(
         self, rates: RateLimiter | None, texts: Texts, tell: Callable[[str, Outbound], Awaitable[None]]
@@ -176,15 +186,23 @@ class RateGate:
         self._tell = tell
 
     async def wait(self, ahead: Sequence[AcceptedInbound], woken: asyncio.Event) -> ModelCallDenied | None:
-        """Returns when the messages may have their turn, or when somebody is `woken`; with an error where they may not."""
-        if self.rates is None or not ahead or ahead[0].attempts or not _asks(ahead[0]):
+        """Wait until the next messages may have their turn, or until `woken` is set.
+
+        Args:
+            ahead: the messages of the next turn.
+            woken: set to end the wait early.
+
+        Returns:
+            The error if the messages may not have a turn, else None.
+        """
+        if self.rates is None or not ahead or ahead[0].attempts or not _reaches_model(ahead[0]):
             return None
         inbound = ahead[0].inbound
         try:
             payer = BudgetSubject(inbound.session, person(inbound.session, inbound.sender.id))
             seconds = self.rates.book(payer)
-        except RateLimitExceeded as refused:
-            return refused
+        except RateLimitExceeded as denial:
+            return denial
         if seconds > QUIETLY:
             await self._say(ahead[0], self._texts.say("over_rate", count=round(seconds)))
         if seconds > 0:
@@ -196,7 +214,7 @@ class RateGate:
         return None
 
     def crowded(self, ahead: Callable[[], Sequence[AcceptedInbound]]) -> Callable[[int], Awaitable[None]]:
-        """Tells the chat of the first message that it waits for a place, and how many are before it."""
+        """Build the callback that tells the first message's chat how many turns are before it."""
 
         async def tell(before: int) -> None:
             if waiting := ahead():
@@ -210,22 +228,22 @@ class RateGate:
         await self._tell(inbound.channel, out)
 
 
-def _asks(accepted: AcceptedInbound) -> bool:
-    if accepted.inbound.origin == SCHEDULED:  # jobs have limits of their own
+def _reaches_model(accepted: AcceptedInbound) -> bool:
+    if accepted.inbound.origin == SCHEDULED:  # jobs have their own limits
         return False
     text = accepted.inbound.text.strip()
     return not is_command(text) or text == RETRY
 
 
 async def not_asked(turn: Turn, error: ModelCallDenied) -> str:
-    """Keeps that a budget or a rate ended the turn; what people are told of it."""
+    """Record that a budget or a rate ended the turn; return the text that people get."""
     await turn.tape.append([make.error(error.kind, clean(str(error)))])
-    log.info("a turn was refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
+    log.info("turn refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
     return refusal(turn.texts, error)
 
 
 def refusal(texts: Texts, error: ModelCallDenied) -> str:
-    """What people are told of a call that was not made; nothing where they know already."""
+    """Build the text for a denied model call; empty if people have been told already."""
     if error.told:
         return ""
     whose = texts.say("whose_you") if error.scope == "user" else ""
@@ -244,4 +262,4 @@ def refusal(texts: Texts, error: ModelCallDenied) -> str:
 
 
 async def nothing_said(_channel: str, _outbound: Outbound) -> None:
-    """For bots that say nothing between turns."""
+    """Send nothing, for bots that say nothing between turns."""

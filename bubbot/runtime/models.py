@@ -1,4 +1,4 @@
-"""A model for each session: the deployment's own, or the one its tape says it was switched to."""
+"""The model of each session: the default one, or the one its tape was switched to."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ class ReadsTape(Protocol):
     """A tape, or a fork of one."""
 
     async def read(self, view: View[str]) -> str:
-        """The view's value."""
+        """Return the view's value."""
         ...
 
 
 class SessionModels:
-    """Knows which model answers where. `load` makes a model by its name or raises `ConfigError`; each is made once.
-
-    `names` gives those there are, as people would type them.
-    """
+    """Finds the model of each session; `load` makes each model once."""
 
     def __init__(self, default: Model, load: Callable[[str], Model], names: Callable[[], Sequence[str]]) -> None:
+        """Set the default model and the source of others.
+
+        Args:
+            default: the model of sessions that were not switched.
+            load: makes a model by its name, or raises `ConfigError`.
+            names: gives the available models, as people would type them.
+        """
         self.default = default
         self.names = names
         self._load = load
-        self._made: dict[str, Model] = {default.name: default}
+        self._loaded: dict[str, Model] = {default.name: default}
 
     async def of(self, turn: Turn) -> Model:
-        """The model of a turn's session. Raises `ModelUnavailable` where it was switched to one that is gone."""
+        """Return the model of a turn's session. Raise `ModelUnavailable` if that model is gone."""
         return await self.on(turn.tape)
 
     async def on(self, tape: ReadsTape) -> Model:
-        """The model of the session with this tape."""
+        """Return the model of the session with this tape."""
         name = await tape.read(ModelChoiceView())
         try:
             return self.named(name) if name else self.default
@@ -45,12 +49,12 @@ class SessionModels:
             raise ModelUnavailable(f"this chat was switched to {name}: {error}. ,model switches to another") from error
 
     def named(self, name: str) -> Model:
-        """The model of this name. Raises `ConfigError` where there is none or it cannot be used."""
-        if name not in self._made:
-            self._made[name] = self._load(name)
-        return self._made[name]
+        """Return the model of this name. Raise `ConfigError` if it is unknown or cannot be used."""
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
 
     async def aclose(self) -> None:
-        """Closes every model that was made."""
-        for model in self._made.values():
+        """Close every model that was loaded."""
+        for model in self._loaded.values():
             await model.aclose()

@@ -1,4 +1,4 @@
-"""What a turn begins with: its start, and the messages it answers."""
+"""The opening of a turn: its start, and the messages it answers."""
 
 from __future__ import annotations
 
@@ -15,41 +15,48 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.texts import Texts
 
 QUOTE_LIMIT = 2_000
-"""Characters of a quoted message that are kept with the one that quotes it."""
+"""Characters of a quoted message that are stored with the message that quotes it."""
 
 
 def turn_start(session: str, inbox: str, batch: Sequence[AcceptedInbound], cited: Sequence[int] = ()) -> TapeEntry:
     """Build the event that names every inbound the turn answers.
 
     Args:
+        session: the session id.
+        inbox: the name of the inbox tape.
+        batch: the inbounds.
         cited: message entries that an interrupted attempt left on the tape; the turn answers these.
     """
     data: dict[str, Any] = {
-        "attempt": max(one.attempts for one in batch) + 1,
+        "attempt": max(accepted.attempts for accepted in batch) + 1,
         "session": session,
-        "inbounds": [[inbox, one.id] for one in batch],
+        "inbounds": [[inbox, accepted.id] for accepted in batch],
     }
     if cited:
         data["messages"] = list(cited)
-    if interrupted := next((one.interrupted_turn for one in batch if one.interrupted_turn), ""):
+    if interrupted := next((accepted.interrupted_turn for accepted in batch if accepted.interrupted_turn), ""):
         data["again"] = interrupted
     return make.event("turn/start", data)
 
 
 def turn_joined(inbox: str, batch: Sequence[AcceptedInbound]) -> TapeEntry:
-    """The event that names the inbounds that joined a turn under way."""
-    return make.event("turn/joined", {"inbounds": [[inbox, one.id] for one in batch]})
+    """Build the event that names the inbounds that joined a running turn."""
+    return make.event("turn/joined", {"inbounds": [[inbox, accepted.id] for accepted in batch]})
 
 
 def message_entry(
     inbox: str, accepted: AcceptedInbound, edits: Sequence[TapeChange] = (), parts: Sequence[JsonObject] | None = None
 ) -> TapeEntry:
-    """An inbound as a message of the session tape; an edit that came before its turn replaces the text.
+    """Build the session-tape message of an inbound.
 
-    `parts` are its attachments as content parts; None where they were not fetched.
+    Args:
+        inbox: the name of the inbox tape.
+        accepted: the inbound.
+        edits: corrections that came before its turn; the last one replaces the text.
+        parts: its attachments as content parts; None if they were not fetched.
     """
     inbound = accepted.inbound
-    texts = [one.event.text for one in edits if isinstance(one.event, Edit)]
+    texts = [edit.event.text for edit in edits if isinstance(edit.event, Edit)]
     meta: dict[str, Any] = {
         "inbound": [inbox, accepted.id],
         "origin": inbound.origin,
@@ -60,63 +67,63 @@ def message_entry(
     if not inbound.direct:
         meta["group"] = True
     if texts:
-        meta["edited"] = [one.id for one in edits]
+        meta["edited"] = [edit.id for edit in edits]
     if quote := _quote(inbound):
         meta["quote"] = quote
     text = clean(texts[-1] if texts else inbound.text)
     if parts is None:
         parts = [unfetched(attachment) for attachment, _ in attachments_of(inbound)]
     if parts:
-        said: list[JsonObject] = [{"type": "text", "text": text}] if text.strip() else []
-        return make.message("user", [*said, *parts], **meta)
+        body: list[JsonObject] = [{"type": "text", "text": text}] if text.strip() else []
+        return make.message("user", [*body, *parts], **meta)
     return make.message("user", text or " ", **meta)
 
 
 def message_entries(
     inbox: str, accepted: AcceptedInbound, taken: AttachmentResult | None, edits: Sequence[TapeChange] = ()
 ) -> list[TapeEntry]:
-    """The message, and the facts of what became of its attachments."""
+    """Build the message entry, and the facts about its attachments."""
     if taken is None:
         return [message_entry(inbox, accepted, edits)]
     return [message_entry(inbox, accepted, edits, taken.parts), *taken.facts]
 
 
 def notices_of(taken: Mapping[int, AttachmentResult | None]) -> list[str]:
-    """What people are told of the attachments of these messages."""
-    return [notice for one in taken.values() if one for notice in one.notices]
+    """Collect the notices about the attachments of these messages."""
+    return [notice for attachments in taken.values() if attachments for notice in attachments.notices]
 
 
 def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
-    """What a chat is told whose messages came while the bot was away for long."""
-    first, last = (one.inbound.time[:16].replace("T", " ") for one in (batch[0], batch[-1]))
+    """Build the notice for messages that came while the bot was away for long."""
+    first, last = (accepted.inbound.time[:16].replace("T", " ") for accepted in (batch[0], batch[-1]))
     when = texts.say("from_to", first=first, last=last) if len(batch) > 1 else first
     return texts.say("too_old", count=len(batch), when=when)
 
 
 def edits_since(inbox: str, message: TapeEntry, edits: Sequence[TapeChange]) -> list[TapeEntry]:
-    """The corrections of a message that an interrupted attempt has left on the tape, less those it was written with."""
-    known = message.meta.get("edited", ())
+    """Build corrections for a message that an interrupted attempt left, without those it already includes."""
+    included = message.meta.get("edited", ())
     return [
         make.event(
             CORRECTION,
-            {"corrects": message.id, "content": clean(one.event.text)},
-            inbound=[inbox, one.id],
-            sender=sender_data(one.event.sender),
+            {"corrects": message.id, "content": clean(edit.event.text)},
+            inbound=[inbox, edit.id],
+            sender=sender_data(edit.event.sender),
         )
-        for one in edits
-        if isinstance(one.event, Edit) and one.id not in known
+        for edit in edits
+        if isinstance(edit.event, Edit) and edit.id not in included
     ]
 
 
 def sender_data(sender: Sender) -> dict[str, Any]:
-    """Build what an entry's meta keeps of a person."""
-    found: dict[str, Any] = {"id": sender.id, "name": clean(sender.name)}
-    return found | {"bot": True} if sender.bot else found
+    """Build what an entry's meta stores about a person."""
+    data: dict[str, Any] = {"id": sender.id, "name": clean(sender.name)}
+    return data | {"bot": True} if sender.bot else data
 
 
 def _quote(inbound: Inbound) -> dict[str, Any] | None:
     quote = inbound.quote
     if quote is None or not (quote.text or quote.attachments):
         return None
-    found = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
-    return found | {"own": True} if quote.own else found
+    data = {"message": quote.message, "sender": sender_data(quote.sender), "text": clean(quote.text)[:QUOTE_LIMIT]}
+    return data | {"own": True} if quote.own else data

@@ -1,4 +1,4 @@
-"""What a running turn shows: values for the channel, never facts. Nothing here can fail a turn."""
+"""Previews of a running turn: values for the channel, never facts. Nothing here can fail a turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bubbot.runtime.router import THOUGHT_OPENS
 from bubbot.texts import SILENT_MARK
 
 Show: TypeAlias = Callable[[str, Preview], None]
-"""Takes the session and what to show; never blocks and never raises."""
+"""Takes the session and a preview; never blocks and never raises."""
 ARGUMENTS_SHOWN = 80
 """Characters of a call's arguments that are shown."""
 
@@ -19,51 +19,51 @@ _HALF_OPENED = re.compile(r"<[a-z]{0,9}\Z", re.IGNORECASE)
 
 
 def show_nothing(session: str, event: Preview) -> None:
-    """For channels that show no previews."""
+    """Ignore previews, for channels that show none."""
 
 
 def shortened(text: str, limit: int = ARGUMENTS_SHOWN) -> str:
-    """The beginning of a text, on one line."""
+    """Shorten a text to its beginning, on one line."""
     line = " ".join(text[: 4 * limit].split())
     return line if len(line) <= limit and len(text) <= 4 * limit else f"{line[: limit - 1]}…"
 
 
 class PreviewText:
-    """Text deltas as people may see them: without leaked reasoning, space around them, or the mark of silence.
+    """Text deltas as people may see them: without leaked reasoning, outer whitespace, or the mark of silence.
 
-    What is given out adds up to what `route_assistant` makes of the whole text.
+    The pieces add up to what `route_assistant` makes of the full text.
     """
 
     def __init__(self) -> None:
         self._unread = ""  # may still turn out to be a tag
-        self._waiting = ""  # visible, but may still turn out to be space at an end, or silence
+        self._waiting = ""  # visible, but may still turn out to be trailing whitespace, or silence
         self._closing = ""  # the tag that ends the thought being read
         self._begun = False
 
     def feed(self, delta: str) -> str:
-        """What may be shown now; what may still turn out to be something else is held back."""
+        """Return what may be shown now; hold back what may still turn out to be something else."""
         self._unread += delta
-        while self._thought_or_text():
+        while self._skip_to_tag():
             pass
         text = self._waiting if self._begun else self._waiting.lstrip()
         if not self._begun and SILENT_MARK.startswith(text.rstrip()):
             self._waiting = text
             return ""
         self._begun = True
-        shown = text.rstrip()
-        self._waiting = text[len(shown) :]
-        return shown
+        visible = text.rstrip()
+        self._waiting = text[len(visible) :]
+        return visible
 
     def rest(self) -> str:
-        """What was held back and is shown after all, because the text ends here."""
+        """Return what was held back and is visible after all, because the text ends here."""
         text = (self._waiting + ("" if self._closing else self._unread)).rstrip()
         self._waiting = self._unread = ""
         if self._begun:
             return text
         return "" if text.strip() == SILENT_MARK else text.lstrip()
 
-    def _thought_or_text(self) -> bool:
-        """Reads on to where a thought ends or begins; False where there is no such place yet."""
+    def _skip_to_tag(self) -> bool:
+        """Read on to the beginning or end of a thought; return false if there is none yet."""
         if self._closing:
             end = re.search(re.escape(self._closing), self._unread, re.IGNORECASE)
             self._unread = self._unread[end.end() if end else -len(self._closing) :]

@@ -25,14 +25,22 @@ Today is {weekday}, {today}.
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """What the owner chose: the bot's name and its persona (empty: a plain helpful one)."""
+    """The owner's choices: the bot's name and its persona (empty: a plain helpful one)."""
 
     name: str = "bubbot"
     persona: str = ""
 
 
 def render(settings: PromptSettings, *, today: date, memory: str, silent: str, short: bool) -> str:
-    """The system prompt. `short`, for small models: the persona, and the memory where there is any."""
+    """Render the system prompt.
+
+    Args:
+        settings: the bot's name and persona.
+        today: the date in the chat's time zone.
+        memory: the memory block; may be empty.
+        silent: the answer that means silence.
+        short: only the persona and the memory, for small models.
+    """
     persona = (settings.persona or DEFAULT_PERSONA.replace("{name}", settings.name)).strip()
     if short:
         return f"{persona}\n\n{memory}".strip()

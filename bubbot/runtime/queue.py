@@ -1,4 +1,4 @@
-"""What waits for a session, and what of it makes the next turn."""
+"""The queue of a session: what waits, and which of it makes the next turn."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ Busy = Literal["queue", "steer", "drop"]
 JOINED_LIMIT = 20
 """Messages that one turn answers at most."""
 MAX_DEBOUNCE_FACTOR = 5
-"""Somebody who goes on writing is answered after this many times `debounce`."""
+"""A sender who keeps writing is answered after this many times `debounce`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
-    """How a channel wants waiting messages treated.
+    """The rules of a channel for waiting messages.
 
-    `debounce`: seconds of quiet before the messages of one sender are answered together; 0 answers each alone.
-    `busy`: what becomes of a message that comes while a turn runs: it waits, steers the turn between two steps, or
-    is dropped with a notice. `stale_after`: seconds after which a message is too old to be answered; None: never.
+    Attributes:
+        debounce: seconds of quiet before the messages of one sender are answered together; 0 answers each alone.
+        busy: what happens to a message that comes during a turn: `queue` lets it wait, `steer` adds it to the turn
+            between two steps, `drop` drops it with a notice.
+        stale_after: seconds after which a message is too old to be answered; None: never.
     """
 
     debounce: float = 0.0
@@ -38,20 +40,20 @@ class QueuePolicy:
     stale_after: float | None = None
 
     def too_old(self, inbound: Inbound, now: datetime) -> bool:
-        """Whether a message is too old to be answered. One without a readable time is not."""
-        sent = moment(inbound.time) if inbound.origin != SCHEDULED else None  # a job has rules of its own for that
+        """Return true if a message is too old to be answered; one without a readable time never is."""
+        sent = moment(inbound.time) if inbound.origin != SCHEDULED else None  # a job has its own rules for that
         return self.stale_after is not None and sent is not None and (now - sent).total_seconds() > self.stale_after
 
 
 @dataclass
 class QueuedMessage:
-    """A message that waits for its turn, and who waits for the result."""
+    """A message that waits for its turn, with the future of the result."""
 
     accepted: AcceptedInbound
     result: asyncio.Future[TurnResult] = field(repr=False)
 
     def settle(self, result: TurnResult) -> None:
-        """Tells whoever waits, unless they have gone."""
+        """Set the result, unless the future is already done."""
         if not self.result.done():
             self.result.set_result(result)
 
@@ -62,62 +64,65 @@ class MessageQueue:
     def __init__(self, rules: QueuePolicy) -> None:
         self.rules = rules
         self._items: deque[QueuedMessage | TapeChange] = deque()
-        self._came = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     @property
     def messages(self) -> int:
-        """How many messages wait; changes are not counted."""
-        return sum(isinstance(one, QueuedMessage) for one in self._items)
+        """The number of waiting messages, without changes."""
+        return sum(isinstance(item, QueuedMessage) for item in self._items)
 
     @property
     def stoppable(self) -> int:
-        """How many messages wait whose turn somebody may stop."""
-        waiting = (one for one in self._items if isinstance(one, QueuedMessage))
-        return sum(not is_overtaking(one.accepted.inbound.text) for one in waiting)
+        """The number of waiting messages whose turn may be stopped."""
+        waiting = (item for item in self._items if isinstance(item, QueuedMessage))
+        return sum(not is_overtaking(item.accepted.inbound.text) for item in waiting)
 
     def add(self, item: QueuedMessage | TapeChange) -> None:
-        """Puts it at the end."""
+        """Append an item."""
         self._items.append(item)
-        self._came.set()
+        self._arrived.set()
 
     async def quiet(self, now: Clock) -> None:
-        """Returns when the first message has waited long enough for others to join it.
+        """Wait until the first message has waited long enough for others to join it.
 
-        What is too old waits for the rest that is: all of it gets one notice. Only messages prolong the wait.
+        A message that is too old waits for the other old ones: all of them get one notice. Only messages prolong the
+        wait.
         """
         rules, first = self.rules, self._items[0]
-        if not rules.debounce or isinstance(first, TapeChange) or not (_joins(first) or self.stale(first, now())):
+        if not rules.debounce or isinstance(first, TapeChange) or not (_may_join(first) or self.stale(first, now())):
             return
-        loop, came = asyncio.get_running_loop(), self.messages
+        loop, count = asyncio.get_running_loop(), self.messages
         latest = loop.time() + MAX_DEBOUNCE_FACTOR * rules.debounce
         until = loop.time() + rules.debounce
-        while self._open(now()):
-            self._came.clear()
+        while self._accepts_more(now()):
+            self._arrived.clear()
             try:
                 async with asyncio.timeout_at(min(until, latest)):
-                    await self._came.wait()
+                    await self._arrived.wait()
             except TimeoutError:
                 return
-            if self.messages != came:
-                came, until = self.messages, loop.time() + rules.debounce
+            if self.messages != count:
+                count, until = self.messages, loop.time() + rules.debounce
 
-    def _open(self, now: datetime) -> bool:
-        """Whether a message that comes now could still be taken with the first."""
-        messages = [one for one in self._items if isinstance(one, QueuedMessage)]
+    def _accepts_more(self, now: datetime) -> bool:
+        """Return true if a message that comes now could still be taken with the first."""
+        messages = [item for item in self._items if isinstance(item, QueuedMessage)]
         if self.stale(messages[0], now):
-            return all(self.stale(one, now) for one in messages)
-        said = len(messages) + sum(_heard(one) for one in self._items)
-        return len(self._run()) == said < JOINED_LIMIT
+            return all(self.stale(item, now) for item in messages)
+        count = len(messages) + sum(_is_recorded_only(item) for item in self._items)
+        return len(self._joinable()) == count < JOINED_LIMIT
 
     def holds(self, message: str) -> bool:
-        """Whether a message with this id of the platform waits, to be answered or only to be heard."""
-        return any(said is not None and said.message == message for said in (_said(one) for one in self._items))
+        """Return true if a message with this platform id waits, to be answered or only recorded."""
+        return any(
+            inbound is not None and inbound.message == message for inbound in (_inbound(item) for item in self._items)
+        )
 
     def change(self) -> TapeChange | None:
-        """Takes a change from the front, where one stands there."""
+        """Take a change from the front; None if the first item is not a change."""
         first = self._items[0] if self._items else None
         if isinstance(first, TapeChange):
             self._items.popleft()
@@ -125,120 +130,124 @@ class MessageQueue:
         return None
 
     def batch(self, now: datetime) -> tuple[list[QueuedMessage], bool]:
-        """Takes what the next turn is for, and whether that is too old to be answered.
+        """Take the messages of the next turn; return them, and whether they are too old to be answered.
 
-        Commands come alone; messages of one sender come together, and so does everything that is too old. A batch
-        that was interrupted comes again as it was, with what steered its turn and without anything newer.
+        Commands come alone; messages of one sender come together, and so do all messages that are too old. An
+        interrupted batch comes back as it was, with the messages that steered its turn and without newer ones.
         """
         first = self._items[0]
         assert isinstance(first, QueuedMessage)
         old = self.stale(first, now)
         if old:
-            messages = [one for one in self._items if isinstance(one, QueuedMessage)]
-            found = list(takewhile(lambda one: self.stale(one, now), messages))
+            messages = [message for message in self._items if isinstance(message, QueuedMessage)]
+            batch = list(takewhile(lambda message: self.stale(message, now), messages))
         else:
-            found = self._fresh(first, now)
-        self._take(found)
-        return found, old
+            batch = self._next_batch(first, now)
+        self._remove(batch)
+        return batch, old
 
-    def _fresh(self, first: QueuedMessage, now: datetime) -> list[QueuedMessage]:
+    def _next_batch(self, first: QueuedMessage, now: datetime) -> list[QueuedMessage]:
         if first.accepted.attempts:
-            return self._interrupted(first)
-        return self._answerable(now) if self.rules.debounce else [first]
+            return self._interrupted_batch(first)
+        return self._fresh_joinable(now) if self.rules.debounce else [first]
 
-    def _interrupted(self, first: QueuedMessage) -> list[QueuedMessage]:
-        """Return the batch whose turn was cut off, wherever its messages stand in the line."""
+    def _interrupted_batch(self, first: QueuedMessage) -> list[QueuedMessage]:
+        """Return the batch whose turn was cut off, wherever its messages stand in the queue."""
         turn = first.accepted.interrupted_turn
         return [
-            one
-            for one in self._items
-            if one is first or (turn and isinstance(one, QueuedMessage) and one.accepted.interrupted_turn == turn)
+            item
+            for item in self._items
+            if item is first or (turn and isinstance(item, QueuedMessage) and item.accepted.interrupted_turn == turn)
         ]
 
     def ahead(self, now: datetime) -> list[AcceptedInbound]:
-        """What the next turn is for as things stand, left where it is; nothing where that is too old."""
+        """List the messages the next turn would take now, without taking them; empty if they are too old."""
         first = self._items[0] if self._items else None
         if not isinstance(first, QueuedMessage) or self.stale(first, now):
             return []
-        return [one.accepted for one in self._fresh(first, now)]
+        return [message.accepted for message in self._next_batch(first, now)]
 
     def steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
-        """Takes what may join a turn of this sender that runs already."""
-        found = self.joining(sender, now)
-        self._take(found)
-        return found
+        """Take the messages that may join a running turn of this sender."""
+        messages = self.joining(sender, now)
+        self._remove(messages)
+        return messages
 
     def joining(self, sender: str, now: datetime) -> list[QueuedMessage]:
-        """What `steering` would take."""
+        """List the messages that `steering` would take."""
         if self.rules.busy != "steer":
             return []
-        found = self._answerable(now)
-        if not found or found[0].accepted.inbound.sender.id != sender or not _joins(found[0]):
+        messages = self._fresh_joinable(now)
+        if not messages or messages[0].accepted.inbound.sender.id != sender or not _may_join(messages[0]):
             return []
-        return found
+        return messages
 
     def edits_of(self, accepted: AcceptedInbound) -> list[TapeChange]:
-        """Takes the edits of a message that came before it was put before the model."""
-        found = [one for one in self._items if isinstance(one, TapeChange) and _changes(one, Edit, accepted)]
-        self._take(found)
-        return found
+        """Take the edits of a message that the model has not been shown yet."""
+        edits = [item for item in self._items if isinstance(item, TapeChange) and _is_change_of(item, Edit, accepted)]
+        self._remove(edits)
+        return edits
 
     def withdrawn(self) -> list[tuple[QueuedMessage, TapeChange]]:
-        """Takes the messages that were deleted before their turn, each with its deletion."""
-        deletions = [one for one in self._items if isinstance(one, TapeChange) and isinstance(one.event, Deletion)]
-        found = [
-            (one, next(gone for gone in deletions if _changes(gone, Deletion, one.accepted)))
-            for one in self._items
-            if isinstance(one, QueuedMessage)
-            and not one.accepted.attempts
-            and any(_changes(gone, Deletion, one.accepted) for gone in deletions)
+        """Take the messages that were deleted before their turn, each with its deletion."""
+        deletions = [item for item in self._items if isinstance(item, TapeChange) and isinstance(item.event, Deletion)]
+        pairs = [
+            (item, next(deletion for deletion in deletions if _is_change_of(deletion, Deletion, item.accepted)))
+            for item in self._items
+            if isinstance(item, QueuedMessage)
+            and not item.accepted.attempts
+            and any(_is_change_of(deletion, Deletion, item.accepted) for deletion in deletions)
         ]
-        self._take([item for pair in found for item in pair])
-        return found
+        self._remove([item for pair in pairs for item in pair])
+        return pairs
 
     def stale(self, waiting: QueuedMessage, now: datetime) -> bool:
-        """Whether a message is too old to be answered. One that was begun already is not."""
+        """Return true if a message is too old to be answered; one whose turn has begun never is."""
         return not waiting.accepted.attempts and self.rules.too_old(waiting.accepted.inbound, now)
 
-    def _answerable(self, now: datetime) -> list[QueuedMessage]:
-        return list(takewhile(lambda one: not self.stale(one, now), self._run()))
+    def _fresh_joinable(self, now: datetime) -> list[QueuedMessage]:
+        return list(takewhile(lambda message: not self.stale(message, now), self._joinable()))
 
-    def _run(self) -> list[QueuedMessage]:
-        """The first message and those behind it that can be answered with it: of the same sender, with nothing that
-        was only heard between them."""
-        found: list[QueuedMessage] = []
-        for one in self._items:
-            if _heard(one):
+    def _joinable(self) -> list[QueuedMessage]:
+        """List the first message and those that can be answered with it.
+
+        They have the same sender, and no recorded-only message stands between them.
+        """
+        messages: list[QueuedMessage] = []
+        for item in self._items:
+            if _is_recorded_only(item):
                 break
-            if isinstance(one, TapeChange):
+            if isinstance(item, TapeChange):
                 continue
-            if found and (not _joins(one) or one.accepted.inbound.sender.id != found[0].accepted.inbound.sender.id):
+            if messages and (
+                not _may_join(item) or item.accepted.inbound.sender.id != messages[0].accepted.inbound.sender.id
+            ):
                 break
-            found.append(one)
-            if not _joins(one) or len(found) == JOINED_LIMIT:
+            messages.append(item)
+            if not _may_join(item) or len(messages) == JOINED_LIMIT:
                 break
-        return found
+        return messages
 
-    def _take(self, taken: Iterable[QueuedMessage | TapeChange]) -> None:
-        gone = {id(one) for one in taken}
-        self._items = deque(one for one in self._items if id(one) not in gone)
+    def _remove(self, items: Iterable[QueuedMessage | TapeChange]) -> None:
+        ids = {id(item) for item in items}
+        self._items = deque(item for item in self._items if id(item) not in ids)
 
 
-def _joins(waiting: QueuedMessage) -> bool:
+def _may_join(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
     return not (waiting.accepted.attempts or inbound.origin == SCHEDULED or is_command(inbound.text))
 
 
-def _said(item: QueuedMessage | TapeChange) -> Inbound | None:
-    """The message that waits, where it is one."""
-    said = item.accepted.inbound if isinstance(item, QueuedMessage) else item.event
-    return said if isinstance(said, Inbound) else None
+def _inbound(item: QueuedMessage | TapeChange) -> Inbound | None:
+    """Return the item's message; None if it is an edit, a deletion or a reaction."""
+    event = item.accepted.inbound if isinstance(item, QueuedMessage) else item.event
+    return event if isinstance(event, Inbound) else None
 
 
-def _heard(item: QueuedMessage | TapeChange) -> bool:
+def _is_recorded_only(item: QueuedMessage | TapeChange) -> bool:
     return isinstance(item, TapeChange) and isinstance(item.event, Inbound)
 
 
-def _changes(changed: TapeChange, kind: type[Edit | Deletion], accepted: AcceptedInbound) -> bool:
+def _is_change_of(changed: TapeChange, kind: type[Edit | Deletion], accepted: AcceptedInbound) -> bool:
     message = accepted.inbound.message
     return bool(message) and isinstance(changed.event, kind) and changed.event.message == message

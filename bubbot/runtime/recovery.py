@@ -1,4 +1,4 @@
-"""Start-up: what an earlier process left open is merged as it is, and what it owed is queued again."""
+"""Start-up: merge what an earlier process left open, and queue the inbounds it left unanswered."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What a start-up found: turns that were cut off, the inbounds that still need an answer, and the changes that
-    are not on their tapes yet, oldest first."""
+    """The result of a recovery.
+
+    Attributes:
+        interrupted: turns that were cut off.
+        open: the inbounds that still need an answer, oldest first.
+        changes: the changes that are not on their tapes yet, oldest first.
+    """
 
     interrupted: int
     open: tuple[AcceptedInbound, ...]
@@ -30,24 +35,28 @@ class RecoveryResult:
 
 
 async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[[str], TapeService]) -> RecoveryResult:
-    """Merges every open fork of these channels whole, then reads what their inboxes still owe.
+    """Merge every open fork of these channels completely, then read what their inboxes still have to process.
 
-    `service` makes the tape service of a tape name. Merging marks no inbound done; a turn that was cut off
-    counts as an attempt for its inbounds.
+    Merging marks no inbound done; a turn that was cut off counts as an attempt for its inbounds.
+
+    Args:
+        store: the store with the forks.
+        inboxes: the inboxes of the channels that this process runs.
+        service: makes the tape service of a tape name.
     """
     names = {inbox.name for inbox in inboxes}
     count = 0
     for record in await store.forks():
-        start = _start(record)
-        owed = [(tape, inbound_id) for tape, inbound_id in start if tape in names]
-        if start and not owed:
+        start = _turn_inbounds(record)
+        inbounds = [(tape, inbound_id) for tape, inbound_id in start if tape in names]
+        if start and not inbounds:
             continue  # another process runs that channel
-        await _merge(store, service(record.tape), record, owed)
+        await _merge_fork(store, service(record.tape), record, inbounds)
         count += 1
     still_open = [accepted for inbox in inboxes for accepted in await inbox.open()]
     if count or still_open:
         log.info(
-            "taking up what was left open",
+            "resuming interrupted work",
             extra={"action": "recovery", "interrupted": count, "open": len(still_open)},
         )
     changes = [change for inbox in inboxes for change in await inbox.changes()]
@@ -55,31 +64,33 @@ async def recover(store: TapeStore, inboxes: Sequence[Inbox], service: Callable[
 
 
 async def merge_left(store: TapeStore, tape: TapeService, record: ForkRecord) -> None:
-    """Merges one fork that no process will go on with, whatever channel it is of."""
-    await _merge(store, tape, record, _start(record))
+    """Merge one fork that no process will continue, whatever its channel."""
+    await _merge_fork(store, tape, record, _turn_inbounds(record))
 
 
-async def _merge(store: TapeStore, tape: TapeService, record: ForkRecord, owed: Sequence[tuple[str, int]]) -> None:
+async def _merge_fork(
+    store: TapeStore, tape: TapeService, record: ForkRecord, inbounds: Sequence[tuple[str, int]]
+) -> None:
     fork = tape.reopen_fork(record)
     try:
-        await _close(fork, owed)
+        await _close_fork(fork, inbounds)
     except TapeConflict:
-        # The parent grew since: the delta goes to its end, with other ids than its own entries may cite.
-        await _close(tape.reopen_fork(replace(record, base=await store.head(record.tape))), owed)
+        # The parent grew since: append the delta at its end, where its ids may differ from those its own entries cite.
+        await _close_fork(tape.reopen_fork(replace(record, base=await store.head(record.tape))), inbounds)
 
 
-async def _close(fork: ForkedTape, owed: Sequence[tuple[str, int]]) -> None:
+async def _close_fork(fork: ForkedTape, inbounds: Sequence[tuple[str, int]]) -> None:
     turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
     meta = {"turn": turn} if turn else {}
-    facts = [*_unfinished(fork.delta), make.event("turn/interrupted", {"turn": turn})]
+    facts = [*_unknown_results(fork.delta), make.event("turn/interrupted", {"turn": turn})]
     await fork.append([replace(entry, meta=meta) for entry in facts])
-    for tape in {name for name, _ in owed}:
-        fork.stage(tape, [interrupted([one for name, one in owed if name == tape], turn=turn)])
+    for tape in {name for name, _ in inbounds}:
+        fork.stage(tape, [interrupted([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
     await fork.merge()
 
 
-def _start(record: ForkRecord) -> list[tuple[str, int]]:
-    """The inbounds of the turn whose fork this is, joined ones too: (inbox tape, id) each."""
+def _turn_inbounds(record: ForkRecord) -> list[tuple[str, int]]:
+    """List the inbounds of the fork's turn, joined ones too, as (inbox tape, id)."""
     return [
         (tape, inbound_id)
         for batch in record.staged
@@ -89,8 +100,8 @@ def _start(record: ForkRecord) -> list[tuple[str, int]]:
     ]
 
 
-def _unfinished(delta: Sequence[TapeEntry]) -> list[TapeEntry]:
-    """Results that say that nothing is known, for the calls that have none."""
+def _unknown_results(delta: Sequence[TapeEntry]) -> list[TapeEntry]:
+    """Build results that say that the outcome is unknown, for the calls that have no result."""
     missing: list[str] = []
     for entry in delta:
         if entry.kind == Kind.TOOL_CALL:
@@ -98,7 +109,7 @@ def _unfinished(delta: Sequence[TapeEntry]) -> list[TapeEntry]:
         elif entry.kind == Kind.TOOL_RESULT:
             for answered in (result["tool_call_id"] for result in entry.payload["results"]):
                 if answered in missing:
-                    missing.remove(answered)  # once: models use an id again
+                    missing.remove(answered)  # once: models reuse ids
     if not missing:
         return []
     return [

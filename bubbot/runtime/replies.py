@@ -1,4 +1,4 @@
-"""What a turn says in the end, and where: staged to be merged with it."""
+"""The final reply of a turn and its destination: staged to be merged with the turn."""
 
 from __future__ import annotations
 
@@ -25,9 +25,17 @@ class Reply:
 def stage_said(
     turn: Turn, link: SessionChannel, said: Reply, status: Status, firings: Firings | None
 ) -> SessionChannel:
-    """Stages the intended message, where there is one, and returns the link of the channel that is to deliver it."""
+    """Stage the turn's reply for the outbox; return the channel that delivers it.
+
+    Args:
+        turn: the turn that ends.
+        link: the channel of its session.
+        said: the reply; without text and files nothing is staged.
+        status: how the turn ended.
+        firings: ends scheduled turns; None if nothing is scheduled.
+    """
     if turn.origin == SCHEDULED:
-        return _scheduled(turn, link, said, status, firings) if firings else link
+        return _stage_scheduled(turn, link, said, status, firings) if firings else link
     inbound = said.answered.inbound
     if said.text or said.files:
         quoted = inbound.message or inbound.external_id
@@ -38,24 +46,26 @@ def stage_said(
 
 
 def poisoned(link: SessionChannel, session: str, first: AcceptedInbound, text: str) -> tuple[str, TapeEntry]:
-    """What is said of messages that no turn can be made of: the key of the intent, and the intent."""
+    """Build the failure message for inbounds that cannot become a turn: its key and its entry."""
     key, inbound = f"poisoned:{first.id}", first.inbound
     quoted = inbound.message or ("" if inbound.origin == SCHEDULED else inbound.external_id)
     out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
     return key, intent(session, key, tuple(link.parts(out)), inbound=first.id)
 
 
-def _scheduled(turn: Turn, link: SessionChannel, said: Reply, status: Status, firings: Firings) -> SessionChannel:
-    """What a job says quotes nothing, and may go to another chat."""
-    ending = firings.ends(turn, said.answered.inbound, status, said.text)
+def _stage_scheduled(
+    turn: Turn, link: SessionChannel, reply: Reply, status: Status, firings: Firings
+) -> SessionChannel:
+    """Stage the reply of a scheduled turn: it quotes nothing, and may go to another chat."""
+    ending = firings.ends(turn, reply.answered.inbound, status, reply.text)
     if ending.facts:
         turn.tape.stage(SCHEDULE_TAPE, ending.facts)
-    place = ending.place
-    if place is None or not (ending.text or said.files):
+    chat = ending.place
+    if chat is None or not (ending.text or reply.files):
         return link
-    link = link.other(place.channel) or link
-    if link.name != place.channel:
+    link = link.other(chat.channel) or link
+    if link.name != chat.channel:
         return link
-    out = Outbound(place.channel, place.chat, ending.text, place.thread, "", said.files)
+    out = Outbound(chat.channel, chat.chat, ending.text, chat.thread, "", reply.files)
     turn.tape.stage(link.outbox, [intent(turn.session, turn.id, tuple(link.parts(out)))])
     return link

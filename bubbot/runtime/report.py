@@ -1,4 +1,4 @@
-"""How the bot is, as whoever may ask for it is told: the port between chats and what looks over the whole bot."""
+"""The port for health reports, between chats and the parts that watch the bot."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from bubbot.ports.channel import Role
 
 
 class HealthReport(Protocol):
-    """Tells how the bot is, beyond the one chat in which somebody asks."""
+    """Reports the bot's health, beyond the chat of the sender."""
 
     async def __call__(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
-        """Lines for somebody of this role; `direct`: nobody else reads along; `own`: turns that only ask for this."""
+        """Return lines for a sender with this role.
+
+        Args:
+            role: the sender's role.
+            direct: nobody else reads along.
+            own: turns that only ask for this report.
+        """
         ...
 
 
 async def no_report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:  # noqa: ARG001 - the port's signature
-    """For bots that nobody looks over."""
+    """Report nothing, for bots without a health report."""
     return ()

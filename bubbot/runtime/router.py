@@ -1,4 +1,4 @@
-"""The input router: what is a command, what is for the model, and what an answer really says."""
+"""The input router: which messages are commands, which go to the model, and what a model's text means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bubbot.texts import SILENT_MARK
 
 COMMAND_PREFIX = ","
 OVERTAKING = (",stop", ",status")
-"""Commands that do not wait for the turn under way, and that nothing stops."""
+"""Commands that do not wait for the running turn, and that nothing stops."""
 
 THOUGHT_OPENS = re.compile(r"<(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -17,7 +17,13 @@ _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | 
 
 @dataclass(frozen=True, slots=True)
 class RoutedAnswer:
-    """What the model's text means for people: to be delivered, kept silent, or (empty) a failure."""
+    """The meaning of a model's text for people.
+
+    Attributes:
+        text: the text to deliver.
+        silent: the model chose to say nothing.
+        empty: there is no text, which is a failure.
+    """
 
     text: str
     silent: bool = False
@@ -25,18 +31,18 @@ class RoutedAnswer:
 
 
 def is_command(text: str) -> bool:
-    """Whether a person's message is a command: one line that starts with a comma."""
+    """Return true if a message is a command: one line that starts with a comma."""
     return text.lstrip().startswith(COMMAND_PREFIX)
 
 
 def is_overtaking(text: str) -> bool:
-    """Return true for a command that does not wait for the turn under way."""
+    """Return true for a command that does not wait for the running turn."""
     return text.strip() in OVERTAKING
 
 
 def route_assistant(text: str) -> RoutedAnswer:
-    """Strips leaked reasoning and recognises `[SILENT]`. The text is never executed, whatever it begins with."""
-    said = _THOUGHT.sub("", text).strip()
-    if said == SILENT_MARK:
+    """Strip leaked reasoning and detect `[SILENT]`; the text is never executed, whatever it begins with."""
+    visible = _THOUGHT.sub("", text).strip()
+    if visible == SILENT_MARK:
         return RoutedAnswer("", silent=True)
-    return RoutedAnswer(said, empty=not said)
+    return RoutedAnswer(visible, empty=not visible)

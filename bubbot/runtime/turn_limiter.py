@@ -1,4 +1,4 @@
-"""Places for turns: so many at once, and who waits comes in order and is told so."""
+"""The limit of turns at once: waiting turns come in order, and get a notice."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 QUIET_WAIT_SECONDS = 5.0
-"""Seconds somebody waits for a place before being told how many are before them."""
+"""Seconds a turn waits before its chat gets a notice."""
 
 
 class TurnLimiter:
-    """Gives a place to whoever came first."""
+    """Lets at most `at_once` turns run; places go in the order of arrival."""
 
     def __init__(self, at_once: int, patience: float = QUIET_WAIT_SECONDS) -> None:
         self._free = at_once
         self._patience = patience
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
-        return len(self._line)
+        """The number of turns that wait for a place."""
+        return len(self._queue)
 
     @asynccontextmanager
     async def place(self, tell: Callable[[int], Awaitable[None]]) -> AsyncIterator[None]:
-        """A place for the block. Who has to wait for long is told once, with the number of those before them."""
+        """Hold a place for the block; after a long wait call `tell` once, with the number of turns before it."""
         await self._enter(tell)
         try:
             yield
@@ -38,34 +38,34 @@ class TurnLimiter:
             self._free -= 1
             return
         ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(ticket)
+        self._queue.append(ticket)
         try:
             await asyncio.wait([ticket], timeout=self._patience)
             if not ticket.done():
-                telling = asyncio.ensure_future(tell(self._line.index(ticket)))
+                notice = asyncio.ensure_future(tell(self._queue.index(ticket)))
                 try:
-                    await ticket  # a chat that is slow to take the notice keeps nobody waiting
+                    await ticket  # a chat that takes the notice slowly delays nobody
                 finally:
-                    await _ended(telling)
+                    await _cancel_notice(notice)
         except BaseException:
             if ticket.done() and not ticket.cancelled():
-                self._leave()  # it came at the last moment, and is passed on
-            elif ticket in self._line:
-                self._line.remove(ticket)
+                self._leave()  # the place came at the last moment: pass it on
+            elif ticket in self._queue:
+                self._queue.remove(ticket)
             raise
 
     def _leave(self) -> None:
-        while self._line:
-            ticket = self._line.popleft()
+        while self._queue:
+            ticket = self._queue.popleft()
             if not ticket.done():
-                ticket.set_result(None)  # the place itself is handed over: nobody who comes now gets before
+                ticket.set_result(None)  # hand over the place itself, so that no newcomer gets ahead
                 return
         self._free += 1
 
 
-async def _ended(telling: asyncio.Future[None]) -> None:
-    """Gives up a notice that has not gone out yet: its reason is gone. One that failed, failed."""
-    telling.cancel()
-    await asyncio.wait([telling])
-    if not telling.cancelled() and (error := telling.exception()) is not None:
+async def _cancel_notice(notice: asyncio.Future[None]) -> None:
+    """Cancel a notice that was not sent yet, since its reason is gone; raise the error of one that failed."""
+    notice.cancel()
+    await asyncio.wait([notice])
+    if not notice.cancelled() and (error := notice.exception()) is not None:
         raise error

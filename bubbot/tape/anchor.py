@@ -1,4 +1,4 @@
-"""Anchors: where reconstruction may start, and the contract of the state they carry."""
+"""Anchors: entries where reconstruction may start, and the contract of their state."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ def anchor(
     recalls: Sequence[tuple[int, int]] = (),
     meta: JsonObject = EMPTY_OBJECT,
 ) -> TapeEntry:
-    """An anchor entry. `window=False` leaves the window where it is.
+    """Build an anchor entry.
 
-    `recalls` are inclusive id ranges before the anchor that belong to its window all the same: the inbound
-    messages of the turn that hands off, or the thread that `,resume` takes up again.
+    Args:
+        name: such as phase/design.
+        state: what the next phase needs; see `check_state`.
+        window: False leaves the window where it is.
+        recalls: inclusive id ranges before the anchor that still belong to its window: the inbound messages of the turn
+            that hands off, or the thread that `,resume` continues.
+        meta: the entry's meta.
     """
     if not name.strip():
         raise EntryInvalid("an anchor needs a name, such as phase/design")
@@ -44,22 +49,25 @@ def anchor(
 
 
 def recalled(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
-    """The inclusive id ranges an anchor recalls; malformed ones (imports) are left out."""
-    found = entry.payload.get("recalls", ())
-    if not isinstance(found, tuple):
+    """Return the inclusive id ranges an anchor recalls, without malformed ones (imports)."""
+    spans = entry.payload.get("recalls", ())
+    if not isinstance(spans, tuple):
         return ()
     return tuple(
         (span[0], span[1])
-        for span in found
+        for span in spans
         if isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span) and span[1] < entry.id
     )
 
 
 def check_state(state: Mapping[str, Any], head: int) -> None:
-    """Checks a handoff state against the contract; `head` is the newest id its sources may name.
+    """Check a handoff state against the contract.
 
-    All keys are optional and unknown ones pass: `phase`, `summary`, `owner` are texts, `next_steps` a list of
-    texts, `source_ids` and `parents` lists of ids of this tape. Raises `EntryInvalid` naming key and value.
+    All keys are optional and unknown ones pass: `phase`, `summary`, `owner` are texts, `next_steps` a list of texts,
+    `source_ids` and `parents` lists of ids of this tape, `head` at most.
+
+    Raises:
+        EntryInvalid: names the key and its value.
     """
     for key in _TEXTS:
         if key in state and not isinstance(state[key], str):
@@ -67,8 +75,8 @@ def check_state(state: Mapping[str, Any], head: int) -> None:
     for key, item in _LISTS.items():
         values = state.get(key, ())
         if not isinstance(values, (list, tuple)) or any(type(value) is not item for value in values):
-            wanted = "texts" if item is str else "entry ids"
-            raise EntryInvalid(f"handoff state: {key} is {values!r}; it has to be a list of {wanted}")
+            expected = "texts" if item is str else "entry ids"
+            raise EntryInvalid(f"handoff state: {key} is {values!r}; it has to be a list of {expected}")
     for key in ("source_ids", "parents"):
         for entry_id in state.get(key, ()):
             if not 1 <= entry_id <= head:

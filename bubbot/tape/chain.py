@@ -1,4 +1,4 @@
-"""The hash chain of a tape: what makes an altered or missing entry visible."""
+"""The hash chain of a tape, which reveals altered and missing entries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ def genesis(name: str) -> bytes:
     return sha256(b"bubbot tape\n" + _bytes(name)).digest()
 
 
-_HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # kept: `json.dumps` would make one each time
+_HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `json.dumps` would make one each time
 
 
 def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
-    """SHA-256 over the salt and the exact stored texts. The salt keeps an erased short text from being guessed.
+    """Hash the salt and the exact stored texts with SHA-256.
 
-    JSON escapes line feeds, so the one between the texts cannot be part of either. Stored bytes that are no
-    UTF-8 any more arrive as surrogate escapes (PEP 383) and are hashed as the bytes they are.
+    The salt keeps an erased short text from being guessed. JSON escapes line feeds, so the one between the texts cannot
+    be part of either. Stored bytes that are no longer UTF-8 arrive as surrogate escapes (PEP 383) and are hashed as the
+    bytes they are.
     """
     return sha256(salt + _bytes(payload) + b"\n" + _bytes(meta)).digest()
 
@@ -34,14 +35,27 @@ def _bytes(text: str) -> bytes:
 
 
 def link(previous: bytes, *, entry_id: int, kind: str, date: str, key: str | None, digest: bytes) -> bytes:
-    """The chain value of an entry: SHA-256 over the one before and everything that erasure leaves standing."""
+    """Compute an entry's chain value: SHA-256 over the previous one and everything that erasure keeps."""
     head = _HEAD.encode([entry_id, kind, date, key, digest.hex()])
     return sha256(previous + _bytes(head)).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLink:
-    """An entry as an audit sees it. `payload`, `meta` and `salt` are None after erasure; `fact` says who erased."""
+    """An entry as an audit reads it.
+
+    Attributes:
+        id: the entry's id.
+        kind: its kind.
+        date: as stored.
+        key: its idempotency key, if it has one.
+        payload: the stored text; None after erasure.
+        meta: the stored text; None after erasure.
+        salt: None after erasure.
+        digest: `content_digest` of the entry as it was stored.
+        chain: the chain value.
+        fact: the position of the fact that says that it was erased; None if there is none.
+    """
 
     id: int
     kind: str
@@ -57,7 +71,14 @@ class StoredLink:
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """What an audit found at one entry; `id` is 0 for what belongs to the tape as a whole."""
+    """A finding of an audit at one entry.
+
+    Attributes:
+        tape: the name of the tape.
+        id: the entry; 0 for the tape as a whole.
+        what: the kind of finding.
+        detail: the finding, for people.
+    """
 
     tape: str
     id: int
@@ -66,13 +87,18 @@ class AuditFinding:
 
     @property
     def place(self) -> str:
-        """Tape and id, for people."""
+        """The tape and the id, for people."""
         return f"{self.tape} #{self.id}" if self.id else self.tape
 
 
 def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Iterator[AuditFinding]:
-    """Walks a tape in ascending order and yields what is altered, missing or erased. `start`: the chain value before
-    its first entry."""
+    """Check a tape in ascending order and yield what is altered, missing or erased.
+
+    Args:
+        tape: the name for the findings.
+        links: its entries.
+        start: the chain value before the first entry.
+    """
     previous, expected = start, 1
     for stored in links:
         if stored.id > expected:
@@ -99,7 +125,14 @@ def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class TapeEnd:
-    """Where a tape ended at some position: its number in the database, the name it had then, newest id, chain value."""
+    """The end of a tape at some position.
+
+    Attributes:
+        number: the tape's number in the database.
+        name: its name at that position.
+        id: its newest entry.
+        chain: the chain value of that entry.
+    """
 
     number: int
     name: str
@@ -112,15 +145,15 @@ def deployment_head(position: int, ends: Iterable[TapeEnd]) -> str:
 
     The position makes an old head checkable after the tapes have grown.
     """
-    whole = sha256(b"bubbot deployment head\n")
-    for end in sorted(ends, key=lambda one: _bytes(one.name)):
-        whole.update(_bytes(_HEAD.encode([end.name, end.id, end.chain.hex()]) + "\n"))
-    return f"{position}:{whole.hexdigest()}"
+    digest = sha256(b"bubbot deployment head\n")
+    for end in sorted(ends, key=lambda tape: _bytes(tape.name)):
+        digest.update(_bytes(_HEAD.encode([end.name, end.id, end.chain.hex()]) + "\n"))
+    return f"{position}:{digest.hexdigest()}"
 
 
 def older_head(position: int, ends: Iterable[TapeEnd]) -> str:
     """Return the deployment head in the form of databases up to version 2, which did not cover names."""
-    whole = sha256()
-    for end in sorted(ends, key=lambda one: one.number):
-        whole.update(f"{end.number}:{end.id}:{end.chain.hex()}\n".encode())
-    return f"{position}:{whole.hexdigest()}"
+    digest = sha256()
+    for end in sorted(ends, key=lambda tape: tape.number):
+        digest.update(f"{end.number}:{end.id}:{end.chain.hex()}\n".encode())
+    return f"{position}:{digest.hexdigest()}"

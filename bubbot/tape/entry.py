@@ -20,7 +20,7 @@ EMPTY_OBJECT: JsonObject = MappingProxyType({})
 
 
 class Kind(StrEnum):
-    """The kinds bubbot writes. A tape may hold others (imported, or from a newer version): they pass through."""
+    """The kinds bubbot writes. Other kinds (imported, or from a newer version) pass through."""
 
     MESSAGE = "message"
     TOOL_CALL = "tool_call"
@@ -32,15 +32,15 @@ class Kind(StrEnum):
 
 
 def freeze(value: object, where: str = "payload") -> Any:
-    """A deeply immutable copy of a JSON value. Raises `EntryInvalid` naming the place of what is not JSON."""
+    """Copy a JSON value, deeply immutable. Raise `EntryInvalid` naming the place of a value that is not JSON."""
     try:
-        return _frozen(value)
+        return _freeze_fast(value)
     except (TypeError, UnicodeEncodeError):
-        return _frozen_with_care(value, where)
+        return _freeze_checked(value, where)
 
 
-def _frozen(value: Any) -> Any:
-    """As `freeze`, for values of the usual types, without looking where each one stands. Raises `TypeError`."""
+def _freeze_fast(value: Any) -> Any:
+    """Freeze values of the usual types, without tracking their place. Raise `TypeError` for others."""
     kind = type(value)
     if kind is str:
         value.encode()
@@ -50,15 +50,15 @@ def _frozen(value: Any) -> Any:
             if type(name) is not str:
                 raise TypeError
             name.encode()
-        return MappingProxyType({name: _frozen(item) for name, item in value.items()})
+        return MappingProxyType({name: _freeze_fast(item) for name, item in value.items()})
     if kind is list or kind is tuple:
-        return tuple([_frozen(item) for item in value])
+        return tuple([_freeze_fast(item) for item in value])
     if value is None or kind is int or kind is bool or (kind is float and isfinite(value)):
         return value
     raise TypeError
 
 
-def _frozen_with_care(value: object, where: str) -> Any:
+def _freeze_checked(value: object, where: str) -> Any:
     match value:
         case None | bool() | int():
             return value
@@ -78,16 +78,16 @@ def _frozen_with_care(value: object, where: str) -> Any:
             for name in value:
                 if not isinstance(name, str):
                     raise EntryInvalid(f"{where} has the key {name!r}: keys of an object are strings")
-                _frozen_with_care(name, f"a key of {where}")
-            return MappingProxyType({name: _frozen_with_care(item, f"{where}.{name}") for name, item in value.items()})
+                _freeze_checked(name, f"a key of {where}")
+            return MappingProxyType({name: _freeze_checked(item, f"{where}.{name}") for name, item in value.items()})
         case list() | tuple():
-            return tuple(_frozen_with_care(item, f"{where}[{index}]") for index, item in enumerate(value))
+            return tuple(_freeze_checked(item, f"{where}[{index}]") for index, item in enumerate(value))
         case _:
             raise EntryInvalid(f"{where} is a {type(value).__name__}: only JSON values can be stored")
 
 
 def thaw(value: Any) -> Any:
-    """A mutable copy made of dicts and lists, fit for `json.dumps` and for libraries that want plain data."""
+    """Copy a value into dicts and lists, for `json.dumps` and libraries that need plain data."""
     kind = type(value)
     if kind is str:  # most values are, and the test for a mapping is slow
         return value
@@ -103,27 +103,35 @@ _SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 def encode(value: JsonObject) -> str:
-    """The text a store keeps: compact JSON, keys in the order they were given, no escapes beyond JSON's own."""
+    """Serialise for a store: compact JSON, keys in the given order, no escapes beyond JSON's own."""
     return _COMPACT.encode(value)
 
 
 def canonical(value: JsonObject) -> str:
-    """As `encode`, with sorted keys: equal texts mean equal values (and 1 is not 1.0)."""
+    """Serialise with sorted keys: equal texts mean equal values (and 1 is not 1.0)."""
     return _SORTED.encode(value)
 
 
 def timestamp(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds, so that text order is time order."""
+    """Format as ISO 8601 in UTC with microseconds, so that text order is time order."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class TapeEntry:
-    """One fact. `id` is 0 until a store has given it one; ids of a tape are 1, 2, 3 … without gaps.
+    """One fact.
 
-    `payload` and `meta` are frozen deep at construction, so the caller's objects are never shared or changed.
-    `key` makes an append idempotent. `erased`: the content was erased on request; payload and meta are empty.
-    `made` is what views have made of the entry alone, so that they need not make it again.
+    The caller's objects are never shared or changed: `payload` and `meta` are deeply frozen at construction.
+
+    Attributes:
+        kind: see `Kind`.
+        payload: the content.
+        meta: facts about the entry, such as its turn and its sender.
+        date: ISO 8601 in UTC; empty for a new entry, and if unknown.
+        key: makes an append idempotent.
+        id: 0 until a store assigns one; ids of a tape are 1, 2, 3 … without gaps.
+        erased: the content was erased on request; payload and meta are empty.
+        made: what views computed from the entry alone, so that they need not compute it again.
     """
 
     kind: str
@@ -148,49 +156,49 @@ class TapeEntry:
     @property
     def name(self) -> str | None:
         """The name of an anchor or event; None for other kinds."""
-        found = self.payload.get("name") if self.kind in _NAMED else None
-        return found if isinstance(found, str) else None
+        value = self.payload.get("name") if self.kind in _NAMED else None
+        return value if isinstance(value, str) else None
 
     @property
     def opens_window(self) -> bool:
         """True for an anchor that moves the window: any whose payload does not say `"window": false`.
 
-        Imported memory zones say nothing; their markers never open a window (they would empty the context).
+        Imported memory zones do not say it; their markers never open a window (they would empty the context).
         """
         if self.erased or self.kind != Kind.ANCHOR or self.payload.get("window") is False:
             return False
         return not (self.name or "").startswith("memory/")
 
     def same_content(self, other: TapeEntry) -> bool:
-        """Whether kind and payload are equal; meta and date never count."""
+        """Return true if kind and payload are equal; meta and date never count."""
         return self.kind == other.kind and canonical(self.payload) == canonical(other.payload)
 
     def stored(self, entry_id: int) -> TapeEntry:
-        """The same entry with the id a store gave it."""
-        return self if self.id == entry_id else self._with(self.meta, self.date, entry_id)
+        """Return the entry with the id that a store assigned."""
+        return self if self.id == entry_id else self._copy_with(self.meta, self.date, entry_id)
 
     def stamped(self, meta: JsonObject, date: str) -> TapeEntry:
-        """The same entry with this meta (frozen) added below its own, and this date where it has none."""
-        both = MappingProxyType({**meta, **self.meta}) if meta else self.meta
-        return self._with(both, self.date or date, self.id)
+        """Return the entry with this meta (frozen) below its own, and this date if it has none."""
+        merged = MappingProxyType({**meta, **self.meta}) if meta else self.meta
+        return self._copy_with(merged, self.date or date, self.id)
 
-    def _with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:
-        """A copy that shares what is frozen already; `replace` would freeze it again."""
-        return _assembled((self.kind, self.payload, meta, date, self.key, entry_id, self.erased))
+    def _copy_with(self, meta: JsonObject, date: str, entry_id: int) -> TapeEntry:
+        """Copy the entry and share its frozen values; `replace` would freeze them again."""
+        return _assemble((self.kind, self.payload, meta, date, self.key, entry_id, self.erased))
 
     @classmethod
     def decoded(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
-        """An entry from the JSON values a store has kept: they were checked when it was made."""
+        """Build an entry from stored JSON values, which were checked when the entry was made."""
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
-        return _assembled((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
+        return _assemble((kind, _seal(payload), _seal(meta), date, key, entry_id, False))
 
     def text(self) -> str:
-        """Every string value of payload and meta, a line each (T9)."""
+        """Return every string value of payload and meta, one per line (T9)."""
         return "\n".join([*_strings(self.payload), *_strings(self.meta)])
 
     def said(self) -> str:
-        """What people look for: every string value of the payload, and the shown name of the sender, a line each."""
+        """Return the searchable text: the payload's string values and the sender's shown name, one per line."""
         return "\n".join([*_strings(self.payload), *sender_name(self.meta)])
 
 
@@ -198,8 +206,8 @@ _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _FIELDS = ("kind", "payload", "meta", "date", "key", "id", "erased")
 
 
-def _assembled(values: tuple[Any, ...]) -> TapeEntry:
-    """An entry of values that were checked and frozen before."""
+def _assemble(values: tuple[Any, ...]) -> TapeEntry:
+    """Build an entry from values that are checked and frozen already."""
     entry = object.__new__(TapeEntry)
     for name, value in zip(_FIELDS, values, strict=True):
         object.__setattr__(entry, name, value)
@@ -208,14 +216,14 @@ def _assembled(values: tuple[Any, ...]) -> TapeEntry:
 
 
 def _seal(value: Any) -> Any:
-    """As `freeze`, for what the JSON decoder made."""
+    """Freeze a value that the JSON decoder made."""
     if type(value) is dict:
         return MappingProxyType({name: _seal(item) for name, item in value.items()})
     return tuple([_seal(item) for item in value]) if type(value) is list else value
 
 
 def sender_name(meta: JsonObject) -> list[str]:
-    """The shown name of the sender that a meta names; nothing if it names none."""
+    """Return the sender's shown name in a list; empty if the meta has none."""
     sender = meta.get("sender")
     name = sender.get("name") if isinstance(sender, Mapping) else None
     return [name] if isinstance(name, str) and name else []
@@ -232,12 +240,12 @@ def _strings(value: Any) -> list[str]:
 
 
 def message(role: str, content: str | Sequence[JsonObject], **meta: Any) -> TapeEntry:
-    """A chat message; `content` is text or a list of content parts."""
+    """Build a chat message; `content` is text or a list of content parts."""
     return TapeEntry(Kind.MESSAGE, {"role": role, "content": content}, meta)
 
 
 def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> TapeEntry:
-    """What a model asked for: `calls` are OpenAI-style `{"id","type","function":{"name","arguments"}}`."""
+    """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each."""
     payload: dict[str, Any] = {"calls": list(calls)}
     if text:
         payload["content"] = text
@@ -245,20 +253,20 @@ def tool_call(calls: Sequence[JsonObject], *, text: str = "", **meta: Any) -> Ta
 
 
 def tool_result(results: Sequence[JsonObject], **meta: Any) -> TapeEntry:
-    """What tools gave back: `{"tool_call_id","content","is_error"?}` each."""
+    """Build the entry of tool results: `{"tool_call_id","content","is_error"?}` each."""
     return TapeEntry(Kind.TOOL_RESULT, {"results": list(results)}, meta)
 
 
 def event(name: str, data: JsonObject | None = None, *, key: str | None = None, **meta: Any) -> TapeEntry:
-    """Something that happened, by name."""
+    """Build an event of this name."""
     return TapeEntry(Kind.EVENT, {"name": name, "data": data or {}}, meta, key=key)
 
 
 def system(content: str, **meta: Any) -> TapeEntry:
-    """A system message, or the digest of a system prompt kept as a blob."""
+    """Build a system message."""
     return TapeEntry(Kind.SYSTEM, {"content": content}, meta)
 
 
 def error(kind: str, text: str, **details: Any) -> TapeEntry:
-    """A failure; `kind` is the stable word of the error class."""
+    """Build an error entry; `kind` is the stable word of the error class."""
     return TapeEntry(Kind.ERROR, {"kind": kind, "message": text, **details})

@@ -31,17 +31,26 @@ from bubbot.tape.store import Batch, ForkRecord, TapeStore
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What a merge stored: the delta on the fork's own tape, and what was staged, by tape."""
+    """The entries that a merge stored.
+
+    Attributes:
+        delta: on the fork's own tape.
+        staged: on other tapes, by tape.
+    """
 
     delta: tuple[TapeEntry, ...]
     staged: Mapping[str, tuple[TapeEntry, ...]]
 
 
 class ForkedTape(TapeHandle):
-    """Reads as its parent would after the merge. `id` names it on disk; `base` is the parent's head at opening.
+    """Reads as its parent would after the merge.
 
-    Appends are kept in memory until `save` makes them durable; `merge` needs no `save` before it. Appends to
-    other tapes are staged and merged in the same transaction.
+    Appends stay in memory until `save` makes them durable; `merge` needs no `save` before it. Appends to other tapes
+    are staged and merged in the same transaction.
+
+    Attributes:
+        id: its name on disk.
+        base: the parent's head when the fork was opened.
     """
 
     def __init__(
@@ -55,123 +64,133 @@ class ForkedTape(TapeHandle):
         parent: Callable[[TapeQuery], Awaitable[tuple[TapeEntry, ...]]] | None = None,
         merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
     ) -> None:
-        """`parent` answers queries on the tape as it was at `base` (else the store does); `merged` is told of the
-        delta after the merge."""
+        """Open or reopen the fork of a record.
+
+        Args:
+            store: holds the parent and the record.
+            record: the fork on disk, with everything saved so far.
+            now: the clock.
+            session: the session id.
+            stamp: merged into the meta of every appended entry.
+            parent: answers queries on the tape as it was at `base`; None: the store does.
+            merged: called with the delta after the merge.
+        """
         super().__init__(record.tape, now, session, stamp)
-        self._ask_parent = parent
-        self._tell_merged = merged
+        self._fetch_parent = parent
+        self._on_merged = merged
         self.id = record.id
         self.base = record.base
         self._store = store
         self._reset = record.reset
         self._unsaved: list[Batch] = []
-        self._reset_saved = record.reset is not None
-        self._others = [batch for batch in record.staged if batch.tape != record.tape]
+        self._is_reset_saved = record.reset is not None
+        self._staged = [batch for batch in record.staged if batch.tape != record.tape]
         own = [entry for batch in record.staged if batch.tape == record.tape for entry in batch.entries]
         self._delta = [entry.stored(self._floor + place) for place, entry in enumerate(own, 1)]
 
     @property
     def _floor(self) -> int:
-        """The id below the first one of the delta: a reset hides the parent."""
+        """The id before the first one of the delta; a reset hides the parent."""
         return 0 if self._reset else self.base
 
     @property
     def delta(self) -> tuple[TapeEntry, ...]:
-        """What the merge will append, with the ids it will have."""
+        """The entries that the merge will append, with their future ids."""
         return tuple(self._delta)
 
     def staged(self, tape: str) -> tuple[TapeEntry, ...]:
-        """What the merge will append to another tape, as things stand."""
-        return tuple(entry for batch in self._others if batch.tape == tape for entry in batch.entries)
+        """Return the entries staged so far for another tape."""
+        return tuple(entry for batch in self._staged if batch.tape == tape for entry in batch.entries)
 
     async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
-        """Appends to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
+        """Append to the overlay (see `TapeStore.append`); durable after `save` or `merge`."""
         stored: list[TapeEntry] = []
         fresh: list[TapeEntry] = []
         for entry in map(self._stamped, entries):
-            known = await self._known(entry, fresh, keep_first=keep_first)
-            if known is None:
-                known = entry.stored(self._floor + len(self._delta) + len(fresh) + 1)
-                fresh.append(known)
-            stored.append(known)
+            stored_entry = await self._find_by_key(entry, fresh, keep_first=keep_first)
+            if stored_entry is None:
+                stored_entry = entry.stored(self._floor + len(self._delta) + len(fresh) + 1)
+                fresh.append(stored_entry)
+            stored.append(stored_entry)
         self._delta += fresh
         if fresh:
             self._unsaved.append(Batch(self.name, tuple(fresh)))
         return tuple(stored)
 
-    async def _known(self, entry: TapeEntry, fresh: list[TapeEntry], *, keep_first: bool) -> TapeEntry | None:
+    async def _find_by_key(self, entry: TapeEntry, fresh: list[TapeEntry], *, keep_first: bool) -> TapeEntry | None:
         if entry.key is None:
             return None
-        found: TapeEntry | None = next((old for old in [*self._delta, *fresh] if old.key == entry.key), None)
-        if found is None and not self._reset:
+        existing: TapeEntry | None = next((other for other in [*self._delta, *fresh] if other.key == entry.key), None)
+        if existing is None and not self._reset:
             stored = (await self._store.fetch([TapeQuery(self.name, keys=(entry.key,))]))[0]
-            found = stored[0] if stored else None
-        if found is not None and not (keep_first or found.erased or found.same_content(entry)):
-            raise TapeConflict(f"{self.name} already has other content under the key {entry.key} (entry {found.id})")
-        return found
+            existing = stored[0] if stored else None
+        if existing is not None and not (keep_first or existing.erased or existing.same_content(entry)):
+            raise TapeConflict(f"{self.name} already has other content under the key {entry.key} (entry {existing.id})")
+        return existing
 
     def stage(self, tape: str, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> None:
-        """Adds entries of another tape to the merge."""
+        """Add entries of another tape to the merge."""
         batch = Batch(tape, tuple(self._stamped(entry) for entry in entries), keep_first=keep_first)
-        self._others.append(batch)
+        self._staged.append(batch)
         self._unsaved.append(batch)
 
     async def save(self) -> None:
-        """Makes everything appended and staged so far durable."""
-        if self._unsaved or (self._reset and not self._reset_saved):
+        """Make everything appended and staged so far durable."""
+        if self._unsaved or (self._reset and not self._is_reset_saved):
             await self._store.extend_fork(self.id, tuple(self._unsaved), self._reset)
             self._unsaved.clear()
-            self._reset_saved = self._reset is not None
+            self._is_reset_saved = self._reset is not None
 
     async def merge(self) -> MergeResult:
-        """Appends the delta and what was staged in one transaction and closes the fork.
+        """Append the delta and the staged entries in one transaction and close the fork.
 
-        Raises `TapeConflict` where the parent's head is no longer `base`; nothing is written then.
+        Raises:
+            TapeConflict: the parent's head is no longer `base`; nothing is written.
         """
         own = Batch(self.name, tuple(self._delta), expect_head=self._floor)
         reset = (self.name, self._reset) if self._reset else None
-        stored = await self._store.merge_fork(self.id, [own, *self._others], reset)
+        stored = await self._store.merge_fork(self.id, [own, *self._staged], reset)
         staged: dict[str, tuple[TapeEntry, ...]] = {}
-        for batch, entries in zip(self._others, stored[1:], strict=True):
+        for batch, entries in zip(self._staged, stored[1:], strict=True):
             staged[batch.tape] = (*staged.get(batch.tape, ()), *entries)
-        self._tell_merged(stored[0])
+        self._on_merged(stored[0])
         return MergeResult(stored[0], staged)
 
     async def discard(self) -> None:
-        """Closes the fork and leaves the parent as it is."""
+        """Close the fork and leave the parent as it is."""
         await self._store.drop_fork(self.id)
 
     async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
-        """Staged: the merge puts the parent aside, and the delta becomes the first entries of the new tape.
+        """Stage a reset: the merge puts the parent aside, and the delta starts the new tape.
 
         The second reset of one fork changes nothing, except that erasing goes beyond archiving.
         """
         if self._reset is None:
-            how, first = self._restart(self.base, archive=archive)
-            self._reset = replace(how, also=also)
+            batch, first = self._restart(self.base, archive=archive)
+            self._reset = replace(batch, also=also)
             self._delta = [entry.stored(place) for place, entry in enumerate(self._delta, 1)]
             await self.append(first)
         elif not archive:
             if not self._reset.erase:
                 await self.append([event("tape/erased", {"archive": self._reset.archive, "entries": self.base})])
             self._reset = replace(self._reset, erase=True, also=(*self._reset.also, *also))
-            self._reset_saved = False
+            self._is_reset_saved = False
         return self._reset.archive
 
     async def head(self) -> int:
-        """The id the newest entry will have."""
+        """Return the future id of the newest entry."""
         return self._floor + len(self._delta)
 
     async def put_blob(self, data: bytes) -> str:
-        """Kept at once, not staged: a blob that nothing cites is harmless."""
+        """Store bytes at once, not staged: a blob that nothing cites is harmless."""
         return await self._store.put_blob(self.name, data)
 
     async def get_blob(self, digest: str) -> bytes:
-        """The bytes of a blob of this tape."""
+        """Read the bytes of a blob of this tape."""
         return await self._store.get_blob(self.name, digest)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """As the parent would answer after the merge. Another tape's queries go to the store."""
+        """Return what the parent would find after the merge. Queries of other tapes go to the store."""
         return [await self._find(query) for query in queries]
 
     async def _find(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
@@ -180,77 +199,77 @@ class ForkedTape(TapeHandle):
         if self._reset:
             return tuple(evaluate(self._delta, query))
         if isinstance(query.part, IndexProposals):  # the overlay is not indexed
-            return tuple(await self._parent(query))
+            return tuple(await self._parent_entries(query))
         try:
-            parent, own = await self._halves(query)
+            parent, own = await self._split(query)
         except AnchorNotFound:
             if query.missing == "empty":
                 return ()
             raise
         return tuple(arrange([*parent, *own], query))
 
-    async def _halves(self, query: TapeQuery) -> tuple[list[TapeEntry], list[TapeEntry]]:
-        """What the parent and the overlay contribute, both ascending."""
+    async def _split(self, query: TapeQuery) -> tuple[list[TapeEntry], list[TapeEntry]]:
+        """Split the answer into what the parent and the overlay contribute, both ascending."""
         overlay = EntryFinder(self._delta)
         match query.part:
             case Window() if opening := overlay.opening():
                 spans = (*recalled(opening), (opening.id + 1, None))
-                return await self._both(query, IdRanges(spans), IdRanges(spans))
+                return await self._split_plain(query, IdRanges(spans), IdRanges(spans))
             case OpeningAnchor():
                 return (
-                    ([], self._own(query, OpeningAnchor()))
+                    ([], self._own_entries(query, OpeningAnchor()))
                     if overlay.opening()
-                    else await self._both(query, OpeningAnchor())
+                    else await self._split_plain(query, OpeningAnchor())
                 )
             case AfterAnchor(name) if overlay.newest(name):
-                return [], self._own(query, query.part)
+                return [], self._own_entries(query, query.part)
             case BetweenAnchors(first, second):
                 if overlay.newest(first):
-                    return [], self._own(query, query.part)
-                return await self._between(query, first, overlay.first(second, 0))
+                    return [], self._own_entries(query, query.part)
+                return await self._split_between(query, first, overlay.first(second, 0))
             case ZoneSlice(opens, seals):
                 seal = overlay.newest(seals)
                 if seal is None:
-                    return await self._both(query, query.part)
+                    return await self._split_plain(query, query.part)
                 if overlay.newest(opens, seal.id):
-                    return [], self._own(query, query.part)
-                rest = self._own(query, IdRanges(((1, seal.id),)))
-                start = await self._parent(
+                    return [], self._own_entries(query, query.part)
+                rest = self._own_entries(query, IdRanges(((1, seal.id),)))
+                start = await self._parent_entries(
                     TapeQuery(self.name, kinds=("anchor",), names=(opens,), newest=True, limit=1)
                 )
                 if not start:
                     raise AnchorNotFound(f"the tape {self.name} has no anchor {opens} before {seals} (entry {seal.id})")
-                return await self._parent(unlimited(query, IdRanges(((start[0].id, None),)))), rest
+                return await self._parent_entries(unlimited(query, IdRanges(((start[0].id, None),)))), rest
             case _:
                 own = query.part if isinstance(query.part, IdRanges) else WholeTape()
-                return await self._both(query, query.part, own)
+                return await self._split_plain(query, query.part, own)
 
-    async def _between(
+    async def _split_between(
         self, query: TapeQuery, first: str, second: TapeEntry | None
     ) -> tuple[list[TapeEntry], list[TapeEntry]]:
-        """`first` is the parent's; `second` is the overlay's, where the parent has none after it."""
+        """Split a slice whose `first` is the parent's; `second` is the overlay's if the parent has none after it."""
         try:
-            return await self._both(query, query.part)
+            return await self._split_plain(query, query.part)
         except AnchorNotFound:
             if second is None:
                 raise
-            parent = await self._parent(replace(unlimited(query, AfterAnchor(first)), missing="error"))
-            return parent, self._own(query, IdRanges(((1, second.id - 1),)))
+            parent = await self._parent_entries(replace(unlimited(query, AfterAnchor(first)), missing="error"))
+            return parent, self._own_entries(query, IdRanges(((1, second.id - 1),)))
 
-    async def _both(
+    async def _split_plain(
         self, query: TapeQuery, part: Slice, own: Slice | None = None
     ) -> tuple[list[TapeEntry], list[TapeEntry]]:
-        """The parent's answer to `part` (cut to the limit where that is safe) and the overlay's to `own`."""
-        asked = replace(query, part=part, missing="error")
-        parent = await self._parent(asked)
-        return (parent[::-1] if query.newest else parent), self._own(query, own) if own else []
+        """Return the parent's answer to `part` (cut to the limit if that is safe) and the overlay's to `own`."""
+        parent_query = replace(query, part=part, missing="error")
+        parent = await self._parent_entries(parent_query)
+        return (parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
-    async def _parent(self, query: TapeQuery) -> list[TapeEntry]:
-        found = await self._ask_parent(query) if self._ask_parent else (await self._store.fetch([query]))[0]
-        return [entry for entry in found if entry.id <= self.base]
+    async def _parent_entries(self, query: TapeQuery) -> list[TapeEntry]:
+        entries = await self._fetch_parent(query) if self._fetch_parent else (await self._store.fetch([query]))[0]
+        return [entry for entry in entries if entry.id <= self.base]
 
-    def _own(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
+    def _own_entries(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
         if isinstance(part, WholeTape):
-            wanted = matcher(query)
-            return [entry for entry in self._delta if wanted.passes(entry)]
+            matching = matcher(query)
+            return [entry for entry in self._delta if matching.passes(entry)]
         return evaluate(self._delta, unlimited(query, part))

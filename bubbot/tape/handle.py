@@ -1,4 +1,4 @@
-"""What can be done with one tape, whether it is the tape itself or a fork of it."""
+"""The operations on one tape: on the tape itself or on a fork of it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from bubbot.tape.view import StepwiseView, View
 T = TypeVar("T")
 
 CORRECTION = "correction"
-"""The event that corrects an entry: `{"corrects": id, "content": text}`, or hides it: `{"corrects": id, "hide": true}`."""
+"""The event that corrects an entry: `{"corrects": id, "content": text}`; with `"hide": true` it hides the entry."""
 
 Clock: TypeAlias = Callable[[], datetime]
-"""The current time as an aware datetime; passed in, so that tests can hold it still."""
+"""The current time as an aware datetime; passed in, so that tests can stop it."""
 
 
 class TapeHandle(ABC):
     """Appends and reads of one tape.
 
-    `session` is the session id, for the tapes that have one; `stamp` is merged into the meta of every entry
-    appended.
+    Attributes:
+        name: the name of the tape.
+        session: the session id; empty for tapes without one.
     """
 
     def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT) -> None:
+        """Name the tape; `stamp` is merged into the meta of every appended entry."""
         self.name = name
         self.session = session
         self._now = now
@@ -40,54 +42,56 @@ class TapeHandle(ABC):
 
     @abstractmethod
     async def append(self, entries: Sequence[TapeEntry], *, keep_first: bool = False) -> tuple[TapeEntry, ...]:
-        """Appends a batch, all or nothing, and returns the stored entries (see `TapeStore.append`)."""
+        """Append a batch, all or nothing, and return the stored entries (see `TapeStore.append`)."""
 
     @abstractmethod
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """What each query finds, all from one state of the tape."""
+        """Return the entries of each query, all from one state of the tape."""
 
     @abstractmethod
     async def head(self) -> int:
-        """The newest id; 0 for an empty tape."""
+        """Return the newest id; 0 for an empty tape."""
 
     @abstractmethod
     async def put_blob(self, data: bytes) -> str:
-        """Keeps bytes beside the tape and returns their digest."""
+        """Store bytes with the tape and return their digest."""
 
     @abstractmethod
     async def get_blob(self, digest: str) -> bytes:
-        """The bytes of a blob of this tape. Raises `EntryNotFound`."""
+        """Read the bytes of a blob of this tape. Raise `EntryNotFound` if there is none."""
 
     @abstractmethod
     async def reset(self, *, archive: bool = True, also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
-        """Starts the tape anew with `session/start` and a fact of what became of the old entries.
+        """Restart the tape with `session/start` and a fact about the old entries; return the archive name.
 
-        `archive=True` keeps them under the archive name that is returned; `archive=False` erases them, and the
-        entries of other tapes named in `also`.
+        Args:
+            archive: True keeps the old entries under the archive name; False erases them.
+            also: entries of other tapes to erase with them, as (tape, ids).
         """
 
     async def read(self, view: View[T]) -> T:
-        """The one door to views: what the view makes of this tape."""
-        found = await self.fetch(view.queries(self.name))
+        """Return the view's value on this tape; the only way to read a view."""
+        results = await self.fetch(view.queries(self.name))
         if isinstance(view, StepwiseView):
-            while more := await asyncio.to_thread(view.further, self.name, found):
-                found = [*found, *await self.fetch(more)]
-        return await asyncio.to_thread(view.fold, found) if view.heavy else view.fold(found)
+            while queries := await asyncio.to_thread(view.further, self.name, results):
+                results = [*results, *await self.fetch(queries)]
+        return await asyncio.to_thread(view.fold, results) if view.heavy else view.fold(results)
 
     async def append_event(self, name: str, data: JsonObject | None = None, *, key: str | None = None) -> TapeEntry:
-        """Appends one event."""
+        """Append one event."""
         return (await self.append([make.event(name, data, key=key)]))[0]
 
     async def append_system(self, content: str) -> TapeEntry:
-        """Appends one system message."""
+        """Append one system message."""
         return (await self.append([make.system(content)]))[0]
 
     async def handoff(
         self, name: str, state: JsonObject | None = None, *, recalls: Sequence[tuple[int, int]] = ()
     ) -> TapeEntry:
-        """Opens a new window: the anchor, then the `handoff` event, in one batch. Returns the anchor.
+        """Open a new window: append the anchor and the `handoff` event in one batch; return the anchor.
 
-        Raises `EntryInvalid` where the state breaks its contract.
+        Raises:
+            EntryInvalid: the state breaks its contract.
         """
         state = state or {}
         if name.startswith("memory/"):
@@ -99,7 +103,7 @@ class TapeHandle(ABC):
         return stored[0]
 
     async def ensure_bootstrap_anchor(self) -> None:
-        """Writes `session/start` once: on a tape that has no anchor to open a window."""
+        """Write `session/start` once: on a tape without an anchor that opens a window."""
         if not (await self.fetch([TapeQuery(self.name, OpeningAnchor(), missing="empty")]))[0]:
             await self.append([self._bootstrap()])
 
@@ -109,59 +113,75 @@ class TapeHandle(ABC):
         )
 
     async def correct(self, entry_id: int, content: str, sender: JsonObject | None = None) -> TapeEntry:
-        """Corrects an entry by a new one that names it; the original stays. Raises `EntryNotFound`.
+        """Correct an entry by a new one that names it; the original stays.
 
         Args:
+            entry_id: the entry to correct.
+            content: its new text.
             sender: who corrects, as `meta.sender` of messages names people.
+
+        Raises:
+            EntryNotFound: the tape has no such entry.
         """
-        return await self._correction(entry_id, {"corrects": entry_id, "content": content}, sender)
+        return await self._append_correction(entry_id, {"corrects": entry_id, "content": content}, sender)
 
     async def hide(self, entry_id: int) -> TapeEntry:
-        """Hides an entry from context and search by a new one that names it. Raises `EntryNotFound`."""
-        return await self._correction(entry_id, {"corrects": entry_id, "hide": True})
+        """Hide an entry from context and search by a new one that names it. Raise `EntryNotFound`."""
+        return await self._append_correction(entry_id, {"corrects": entry_id, "hide": True})
 
-    async def _correction(self, entry_id: int, data: JsonObject, sender: JsonObject | None = None) -> TapeEntry:
+    async def _append_correction(self, entry_id: int, data: JsonObject, sender: JsonObject | None = None) -> TapeEntry:
         head = await self.head()
         if not 1 <= entry_id <= head:
             raise EntryNotFound(f"there is no entry {entry_id} to correct; this tape has entries 1 to {head}")
-        made = make.event(CORRECTION, data) if sender is None else make.event(CORRECTION, data, sender=sender)
-        return (await self.append([made]))[0]
+        correction = make.event(CORRECTION, data) if sender is None else make.event(CORRECTION, data, sender=sender)
+        return (await self.append([correction]))[0]
 
     async def entry(self, entry_id: int) -> TapeEntry:
-        """One entry by its id. Raises `EntryNotFound`."""
-        found = (await self.fetch([TapeQuery(self.name, IdRanges(((entry_id, entry_id),)))]))[0]
-        if not found:
+        """Return one entry by its id. Raise `EntryNotFound` if there is none."""
+        entries = (await self.fetch([TapeQuery(self.name, IdRanges(((entry_id, entry_id),)))]))[0]
+        if not entries:
             raise EntryNotFound(f"there is no entry {entry_id}; this tape has entries 1 to {await self.head()}")
-        return found[0]
+        return entries[0]
 
     async def from_last_anchor(self, kinds: Sequence[str] = ()) -> tuple[TapeEntry, ...]:
-        """The entries of the window. Raises `AnchorNotFound` on a tape without one."""
+        """Return the entries of the window. Raise `AnchorNotFound` on a tape without one."""
         return (await self.fetch([TapeQuery(self.name, Window(), tuple(kinds))]))[0]
 
     async def after_anchor(self, name: str, kinds: Sequence[str] = ()) -> tuple[TapeEntry, ...]:
-        """The entries after the newest anchor of this name. Raises `AnchorNotFound`."""
+        """Return the entries after the newest anchor of this name. Raise `AnchorNotFound`."""
         return (await self.fetch([TapeQuery(self.name, AfterAnchor(name), tuple(kinds))]))[0]
 
     async def between_anchors(self, first: str, second: str, kinds: Sequence[str] = ()) -> tuple[TapeEntry, ...]:
-        """From the newest `first` to the first `second` after it, both left out. Raises `AnchorNotFound`."""
+        """Return the entries from the newest `first` to the first `second` after it, without the anchors.
+
+        Raises:
+            AnchorNotFound: one of the anchors is missing.
+        """
         return (await self.fetch([TapeQuery(self.name, BetweenAnchors(first, second), tuple(kinds))]))[0]
 
     async def between_dates(
         self, start: str | None = None, end: str | None = None, kinds: Sequence[str] = (), *, zone: tzinfo | None = None
     ) -> tuple[TapeEntry, ...]:
-        """The entries of these dates, both included; either may be left out. A date alone is its whole day.
+        """Return the entries between two dates, both included; None leaves that end open.
 
-        Raises `ValueError` naming a text that is not a date.
+        Args:
+            start: a date stands for its first moment.
+            end: a date stands for its last moment.
+            kinds: any of these; empty for all.
+            zone: the time zone of texts without an offset; None for UTC.
+
+        Raises:
+            ValueError: names the text that is not a date.
         """
         since, until = date_bounds(start, end, zone) if zone else date_bounds(start, end)
         return (await self.fetch([TapeQuery(self.name, kinds=tuple(kinds), since=since, until=until)]))[0]
 
     def _stamped(self, entry: TapeEntry) -> TapeEntry:
-        """The entry with the handle's stamp in its meta and a date, where it has none."""
+        """Return the entry with the handle's stamp in its meta, and with a date."""
         return entry.stamped(self._stamp, entry.date or timestamp(self._now()))
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, list[TapeEntry]]:
-        """How to put the tape aside, and the first entries of the new one."""
+        """Build the instruction to put the tape aside, and the first entries of the new one."""
         moment = self._now()
         name = f"{self.name}@{moment.strftime('%Y%m%dT%H%M%S.%f')}"
         fact = "tape/archived" if archive else "tape/erased"
@@ -170,7 +190,7 @@ class TapeHandle(ABC):
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Ids in ascending order as inclusive ranges."""
+    """Combine ids into ascending inclusive ranges."""
     spans: list[tuple[int, int]] = []
     for entry_id in sorted(set(ids)):
         if spans and spans[-1][1] + 1 == entry_id:
@@ -181,5 +201,5 @@ def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def ids_of(spans: Sequence[Span], head: int) -> list[int]:
-    """The ids of ranges, up to the head."""
+    """List the ids of ranges, up to the head."""
     return [entry_id for low, high in spans for entry_id in range(low, (head if high is None else high) + 1)]

@@ -1,4 +1,4 @@
-"""The search index port: what proposes entries to look at. Derived, discardable, and never asked what matches."""
+"""The search index port: proposes candidate entries. Derived, discardable, and never decides what matches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 SYSTEM_TAPE_PREFIX = "bubbot/"
-"""What the names of the system's own tapes begin with; they are never indexed."""
+"""The prefix of the system's own tapes; they are never indexed."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """How far an index goes. `position` is a global one, `behind` the number of entries after it; `bytes` is its size
-    and `texts` that of what it indexes. `fresh`: it belongs to this database; another one is never asked."""
+    """The progress of an index.
+
+    Attributes:
+        position: the global position up to which it covers every entry.
+        behind: entries after that.
+        bytes: its size.
+        texts: the bytes of the texts that it indexes.
+        fresh: it belongs to this database; another one is never used.
+    """
 
     position: int
     behind: int
@@ -23,9 +30,9 @@ class IndexState:
 
 
 class TapeIndex(Protocol):
-    """Proposes entries, by their global position, that may match; whoever asks looks at them.
+    """Proposes entries, by their global position, that may match; the caller checks them.
 
-    It covers every entry up to `position`; what comes after has to be scanned.
+    It covers every entry up to `position`; the caller has to scan the later ones.
     """
 
     @property
@@ -34,9 +41,9 @@ class TapeIndex(Protocol):
         ...
 
     def holding(self, tape: int, text: str, kinds: Sequence[str], *, newest: bool) -> Iterator[int] | None:
-        """Every covered entry of the tape that holds the folded text, and others; None: better scan."""
+        """Yield every covered entry of the tape that holds the folded text, and others; None: better scan."""
         ...
 
     def alike(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        """Entries that hold the words of the folded text in other spellings, newest first; some may be missing."""
+        """Yield entries with the folded text's words in other spellings, newest first; some may be missing."""
         ...

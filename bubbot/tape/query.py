@@ -1,4 +1,4 @@
-"""What a query means: `evaluate` is the one definition that every store and every fork agrees with."""
+"""Queries and their meaning: `evaluate` is the one definition that every store and every fork follows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class WholeTape:
 
 @dataclass(frozen=True, slots=True)
 class OpeningAnchor:
-    """The anchor that opens the window, alone."""
+    """Only the anchor that opens the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the newest window-opening anchor recalls, then the entries after it; the anchor itself is left out."""
+    """The entries that the newest window-opening anchor recalls, then those after it, without the anchor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class AfterAnchor:
 
 @dataclass(frozen=True, slots=True)
 class BetweenAnchors:
-    """From the newest anchor `first` to the first anchor `second` after it, both left out."""
+    """The entries from the newest anchor `first` to the first `second` after it, without both."""
 
     first: str
     second: str
@@ -64,15 +64,17 @@ class IdRanges:
 
 @dataclass(frozen=True, slots=True)
 class IndexProposals:
-    """What a search index proposes as holding the words of `text` in other spellings; whoever asks has to look
-    whether it does. Nothing where there is no index."""
+    """The entries that a search index proposes as holding the words of `text` in other spellings.
+
+    The caller has to check them. Empty if there is no index.
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotIndexed:
-    """What no search index covers yet: everything where there is none."""
+    """The entries that no search index covers yet: all of them if there is no index."""
 
 
 Slice: TypeAlias = (
@@ -90,15 +92,24 @@ Slice: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class TapeQuery:
-    """Which entries of one tape, in which order.
+    """A selection of entries of one tape, and their order.
 
-    `part` cuts the tape; the filters choose within it, all of them together; then order; then `limit`.
-    `kinds`: any of these. `names`: an anchor or event has to have one of these names; other kinds pass.
-    `keys`: any of these. `since`, `until`: aware datetimes, both included; undated entries do not match.
-    `text`: exact substring after NFKC and casefold of the texts of payload and meta, a line each. `said`: the same of
-    what people look for, which is the payload and the sender's shown name (`TapeEntry.said`); a search index knows it.
-    `newest`: newest first.
-    A `part` whose anchor is missing raises `AnchorNotFound`, or is empty where `missing` says so.
+    `part` cuts the tape; the filters, all of them together, choose within it; then comes the order, then `limit`.
+
+    Attributes:
+        tape: the name of the tape.
+        part: the slice of the tape; see `missing`.
+        kinds: any of these.
+        names: an anchor or event must have one of these names; other kinds pass.
+        keys: any of these.
+        since: an aware datetime, included; undated entries do not match.
+        until: an aware datetime, included; undated entries do not match.
+        text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
+        said: the same for what people search: the payload and the sender's shown name (`TapeEntry.said`); a search
+            index knows it.
+        newest: newest first.
+        limit: entries at most; None for all.
+        missing: if the anchor of `part` is missing, raise `AnchorNotFound` or find nothing.
     """
 
     tape: str
@@ -116,23 +127,23 @@ class TapeQuery:
 
 
 class AnchorFinder(Protocol):
-    """How a store finds anchors; the three questions a slice may ask."""
+    """A store's search for anchors: the three questions that a slice may ask."""
 
     def opening(self) -> TapeEntry | None:
-        """The newest anchor that opens a window."""
+        """Return the newest anchor that opens a window."""
         ...
 
     def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
-        """The newest anchor of this name, below id `before` where given."""
+        """Return the newest anchor of this name, below id `before` if given."""
         ...
 
     def first(self, name: str, after: int) -> TapeEntry | None:
-        """The oldest anchor of this name above id `after`."""
+        """Return the oldest anchor of this name above id `after`."""
         ...
 
 
 def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
-    """The id ranges of the query's part, ascending and disjoint. Raises `AnchorNotFound`."""
+    """Resolve the query's part to ascending, disjoint id ranges. Raise `AnchorNotFound`."""
     if isinstance(query.part, IndexProposals | NotIndexed):  # without an index
         return ((1, None),) if isinstance(query.part, NotIndexed) else ()
     try:
@@ -144,10 +155,10 @@ def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
 
 
 def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
-    def known(found: TapeEntry | None, name: str, where: str = "") -> TapeEntry:
-        if found is None:
+    def require(anchor: TapeEntry | None, name: str, where: str = "") -> TapeEntry:
+        if anchor is None:
             raise AnchorNotFound(f"the tape {query.tape} has no anchor {name}{where}; ,anchors lists those it has")
-        return found
+        return anchor
 
     match query.part:
         case WholeTape():
@@ -155,27 +166,27 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
         case IdRanges(spans):
             return union(spans)
         case OpeningAnchor():
-            opening = known(find.opening(), "that opens a window")
+            opening = require(find.opening(), "that opens a window")
             return ((opening.id, opening.id),)
         case Window():
-            opening = known(find.opening(), "that opens a window")
+            opening = require(find.opening(), "that opens a window")
             return union([*recalled(opening), (opening.id + 1, None)])
         case AfterAnchor(name):
-            return ((known(find.newest(name), name).id + 1, None),)
+            return ((require(find.newest(name), name).id + 1, None),)
         case BetweenAnchors(first, second):
-            start = known(find.newest(first), first)
-            end = known(find.first(second, start.id), second, f" after {first} (entry {start.id})")
+            start = require(find.newest(first), first)
+            end = require(find.first(second, start.id), second, f" after {first} (entry {start.id})")
             return ((start.id + 1, end.id - 1),)
         case ZoneSlice(open_name, seal_name):
-            seal = known(find.newest(seal_name), seal_name)
-            start = known(find.newest(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
+            seal = require(find.newest(seal_name), seal_name)
+            start = require(find.newest(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
             return ((start.id, seal.id),)
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same ids as ascending ranges that do not touch."""
+    """Merge ranges into ascending ones that do not touch."""
     merged: list[Span] = []
     for low, high in sorted(((max(low, 1), high) for low, high in spans), key=lambda span: span[0]):
         if high is not None and high < low:
@@ -189,21 +200,21 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
-    """What the query finds among the entries of its tape, given in ascending order of id."""
+    """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
     spans = resolve(query, EntryFinder(entries))
-    wanted = matcher(query)
-    found = [entry for entry in entries if inside(entry.id, spans) and wanted.passes(entry)]
-    return arrange(found, query)
+    matching = matcher(query)
+    matches = [entry for entry in entries if inside(entry.id, spans) and matching.passes(entry)]
+    return arrange(matches, query)
 
 
 def arrange(found: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
-    """Ascending entries in the query's order, cut to its limit."""
+    """Put ascending entries into the query's order and cut them to its limit."""
     ordered = found[::-1] if query.newest else found
     return ordered if query.limit is None else ordered[: max(query.limit, 0)]
 
 
 def inside(entry_id: int, spans: Iterable[Span]) -> bool:
-    """Whether an id lies in one of the ranges."""
+    """Return true if an id lies in one of the ranges."""
     return any(low <= entry_id and (high is None or entry_id <= high) for low, high in spans)
 
 
@@ -213,7 +224,13 @@ _NAMED = (Kind.ANCHOR, Kind.EVENT)
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """The filters of a query, ready to be asked entry by entry."""
+    """The filters of a query, ready to check entry by entry.
+
+    Attributes:
+        query: the query.
+        needle: its folded `text`.
+        said: its folded `said`.
+    """
 
     query: TapeQuery
     needle: str
@@ -225,12 +242,12 @@ class Matcher:
         return bool(self.needle or self.said)
 
     def may_hold(self, payload: object, meta: object) -> bool:
-        """Return false if neither JSON text can hold what is looked for: to be asked before they are decoded."""
-        wanted = (self.needle, self.said)
-        return all(not one or _may_hold(payload, one) or _may_hold(meta, one) for one in wanted)
+        """Return false if neither JSON text can match; a check before they are decoded."""
+        needles = (self.needle, self.said)
+        return all(not text or _may_hold(payload, text) or _may_hold(meta, text) for text in needles)
 
     def passes(self, entry: TapeEntry) -> bool:
-        """Whether every filter accepts the entry."""
+        """Return true if every filter accepts the entry."""
         query = self.query
         if query.kinds and entry.kind not in query.kinds:
             return False
@@ -250,8 +267,8 @@ class Matcher:
 def _may_hold(stored: object, needle: str) -> bool:
     """Return false if the JSON text cannot hold the folded needle.
 
-    A text without quotes, backslashes and control characters stands in the JSON as it stands in the value;
-    where JSON has an escape it does not tell what its neighbours become when they are folded.
+    A text without quotes, backslashes and control characters is the same in JSON as in the value; at a JSON escape it
+    is unknown what folding makes of the neighbouring characters.
     """
     if not isinstance(stored, str) or _ESCAPED.search(needle) or "\\u" in stored:
         return True
@@ -261,7 +278,7 @@ def _may_hold(stored: object, needle: str) -> bool:
 
 
 def matcher(query: TapeQuery) -> Matcher:
-    """The query's filters with its texts normalised once."""
+    """Build the query's filters, with its texts normalised once."""
     return Matcher(query, fold_text(query.text), fold_text(query.said))
 
 
@@ -272,11 +289,11 @@ class EntryFinder:
     entries: Sequence[TapeEntry]
 
     def opening(self) -> TapeEntry | None:
-        """The newest anchor that opens a window. An erased one opens none: what it said of itself is gone."""
+        """Return the newest anchor that opens a window. An erased one does not: its content is gone."""
         return next((entry for entry in reversed(self.entries) if entry.opens_window and not entry.erased), None)
 
     def newest(self, name: str, before: int | None = None) -> TapeEntry | None:
-        """The newest anchor of this name, below id `before` where given."""
+        """Return the newest anchor of this name, below id `before` if given."""
         return next(
             (
                 entry
@@ -287,7 +304,7 @@ class EntryFinder:
         )
 
     def first(self, name: str, after: int) -> TapeEntry | None:
-        """The oldest anchor of this name above id `after`."""
+        """Return the oldest anchor of this name above id `after`."""
         return next(
             (entry for entry in self.entries if entry.kind == Kind.ANCHOR and entry.name == name and entry.id > after),
             None,
@@ -295,12 +312,12 @@ class EntryFinder:
 
 
 def fold_text(text: str) -> str:
-    """The form in which texts are compared: NFKC, then casefold."""
+    """Fold a text to the form in which texts are compared: NFKC, then casefold."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
 def moment(text: str) -> datetime | None:
-    """The instant an ISO 8601 text names (without an offset: UTC), or None where it names none."""
+    """Parse an ISO 8601 text (without an offset: UTC); None if it is not one."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
@@ -309,15 +326,16 @@ def moment(text: str) -> datetime | None:
 
 
 def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple[datetime | None, datetime | None]:
-    """The instants two dates or times stand for, both included; a date without a time means its whole day.
+    """Parse two dates or times to instants, both included; a date without a time means its whole day.
 
-    Raises `ValueError` naming the text that is not a date.
+    Raises:
+        ValueError: names the text that is not a date.
     """
 
     def parse(text: str, *, last: bool) -> datetime:
         try:
             if len(text) == 10:
-                # fold: where the clocks are set back at midnight, the last hour of the day comes twice
+                # fold: if the clocks are set back at midnight, the last hour of the day comes twice
                 return datetime.combine(date.fromisoformat(text), time.max.replace(fold=1) if last else time(), zone)
             parsed = datetime.fromisoformat(text)
         except ValueError:
@@ -328,5 +346,5 @@ def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple
 
 
 def unlimited(query: TapeQuery, part: Slice) -> TapeQuery:
-    """The same filters over another part, in ascending order and without a limit."""
+    """Return the same filters over another part, in ascending order and without a limit."""
     return replace(query, part=part, newest=False, limit=None)

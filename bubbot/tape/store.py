@@ -1,4 +1,4 @@
-"""The tape store port: where entries are kept. Implementations live in `stores/`."""
+"""The tape store port: where entries are stored. Implementations live in `stores/`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from bubbot.tape.query import TapeQuery
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries for one tape. `expect_head`: the id its newest entry must have, else `TapeConflict`.
+    """Entries for one tape.
 
-    `keep_first`: a key that is already on the tape skips its entry, whatever the content (inbox, schedule);
-    otherwise other content under a stored key is a `TapeConflict`.
+    Attributes:
+        tape: the name of the tape.
+        entries: in the order of their ids.
+        expect_head: the id that its newest entry must have, else `TapeConflict`; None: any.
+        keep_first: a key that is already on the tape skips its entry, whatever the content (inbox, schedule); otherwise
+            different content under a stored key is a `TapeConflict`.
     """
 
     tape: str
@@ -27,10 +31,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ResetBatch:
-    """Put the tape's entries aside under the name `archive`, and start the tape anew.
+    """Puts a tape's entries aside under another name, and restarts the tape.
 
-    `erase` also blanks them, those of earlier archives, and those of other tapes named in `also` (tape, ids); the fact that says so is the
-    event `tape/erased` among the first entries of the new tape.
+    Attributes:
+        archive: the name for the old entries.
+        erase: blank the old entries, those of earlier archives, and those in `also`; the fact that says so is the event
+            `tape/erased` among the first entries of the new tape.
+        also: entries of other tapes to erase, as (tape, ids).
     """
 
     archive: str
@@ -40,9 +47,14 @@ class ResetBatch:
 
 @dataclass(frozen=True, slots=True)
 class ForkRecord:
-    """An open fork as it is kept on disk: the session tape, its head when the fork was opened, what was staged.
+    """An open fork as it is stored on disk.
 
-    `staged` are batches in the order they were staged; those of the session tape are the fork's delta.
+    Attributes:
+        id: its name on disk.
+        tape: the session tape.
+        base: the tape's head when the fork was opened.
+        staged: batches in the order they were staged; those of the session tape are the fork's delta.
+        reset: the reset that the merge performs first; None if there is none.
     """
 
     id: str
@@ -54,7 +66,15 @@ class ForkRecord:
 
 @dataclass(frozen=True, slots=True)
 class TapeSummary:
-    """One line of the list of tapes. `archived_from`: the name it had before a reset put it aside."""
+    """One line of the list of tapes.
+
+    Attributes:
+        name: the name of the tape.
+        head: its newest id.
+        hash: the chain value of that entry, in hex.
+        archived_from: the name it had before a reset put it aside.
+        erased: entries that were erased.
+    """
 
     name: str
     head: int
@@ -66,65 +86,68 @@ class TapeSummary:
 class TapeStore(BlobStore, Protocol):
     """An append-only store of tapes. There is no update and no delete.
 
-    Every writing method is one transaction: it returns after the commit, or raises and has written nothing.
-    A caller cancelled while waiting either wrote nothing or wrote everything. Raises `StoreUnavailable` or
-    `StoreFull` where the database failed, `TapeCorrupt` where stored bytes are unreadable or were altered.
-    After `aclose` every method raises `StoreUnavailable`.
+    Every writing method is one transaction: it returns after the commit, or raises and has written nothing. A caller
+    cancelled while waiting either wrote nothing or wrote everything. The methods raise `StoreUnavailable` or
+    `StoreFull` if the database failed, `TapeCorrupt` if stored bytes are unreadable or were altered. After `aclose`
+    every method raises `StoreUnavailable`.
     """
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        """Appends the batches, all or nothing, and returns the stored entries, one for each given.
+        """Append the batches, all or nothing; return the stored entries, one for each given entry.
 
-        An entry whose key is on its tape already is not written; the stored one stands in its place. Two
-        batches may name the same tape. Raises `TapeConflict`.
+        An entry whose key is on its tape already is not written; the stored one stands in its place. Two batches may
+        name the same tape.
+
+        Raises:
+            TapeConflict: a batch's `expect_head` or a stored key contradicts.
         """
         ...
 
     async def append_along(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        """As `append`, for what nobody waits for: it may be committed together with the next write, if that comes soon.
+        """Append like `append`, for callers that do not wait: the next write, if it comes soon, may commit it.
 
-        Whatever is asked to be written after it is never durable before it.
+        Later writes are never durable before it.
         """
         ...
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """What each query finds, as `evaluate` defines it, all from one state of the database."""
+        """Return the entries of each query, as `evaluate` defines it, all from one state of the database."""
         ...
 
     async def head(self, tape: str) -> int:
-        """The newest id; 0 for a tape without entries."""
+        """Return the newest id; 0 for a tape without entries."""
         ...
 
     async def tapes(self) -> list[TapeSummary]:
-        """Every tape, archives included, by name."""
+        """List every tape, archives included, by name."""
         ...
 
     async def open_fork(self, record: ForkRecord) -> None:
-        """Keeps an open fork durably. Raises `TapeConflict` where the tape's head is no longer `base`."""
+        """Store an open fork durably. Raise `TapeConflict` if the tape's head is no longer `base`."""
         ...
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
-        """Adds to an open fork durably. Raises `EntryNotFound` where it is not open."""
+        """Add to an open fork durably. Raise `EntryNotFound` if it is not open."""
         ...
 
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
-        """Closes a fork and appends its batches in one transaction, after the reset (tape, how) where given."""
+        """Close a fork and append its batches in one transaction, after the reset (tape, batch) if given."""
         ...
 
     async def drop_fork(self, fork: str) -> None:
-        """Closes a fork and forgets it. Dropping one that is not open is fine."""
+        """Close a fork and forget it. Dropping one that is not open is fine."""
         ...
 
     async def forks(self) -> list[ForkRecord]:
-        """The open forks, oldest first."""
+        """List the open forks, oldest first."""
         ...
 
     async def reset(self, tape: str, how: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Puts the tape aside (or erases it) and starts it anew with these entries, in one transaction."""
+        """Put the tape aside (or erase it) and restart it with these entries, in one transaction."""
         ...
 
     async def aclose(self) -> None:
-        """Finishes what was accepted and closes; calling it twice is fine."""
+        """Finish the accepted work and close; calling it twice is fine."""
         ...

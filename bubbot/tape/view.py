@@ -1,4 +1,4 @@
-"""The view port: a query plus a pure fold over the entries it returns."""
+"""The view port: queries plus a pure fold over the entries they find."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from bubbot.tape.query import TapeQuery
 T_co = TypeVar("T_co", covariant=True)
 
 Found = Sequence[Sequence[TapeEntry]]
-"""What each query of a view found, in the order of the queries."""
+"""The entries that each query of a view found, in the order of the queries."""
 
 
 class View(Protocol[T_co]):
     """A value computed from a tape. A view never writes, has no clock and does no I/O.
 
-    It names the queries it needs, so that a store can answer them through an index, all in one read
-    transaction, and folds what they found into a value. `heavy`: the fold may take longer than a few
-    milliseconds and is run off the event loop.
+    It names the queries it needs, so that a store can answer them through an index, all in one read transaction, and
+    folds the entries into a value.
     """
 
     @property
     def heavy(self) -> bool:
-        """Whether the fold belongs in a thread."""
+        """True if the fold may take longer than a few milliseconds, and runs off the event loop."""
         ...
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The queries, on the tape of this name."""
+        """Build the queries on the tape of this name."""
         ...
 
     def fold(self, found: Found) -> T_co:
-        """The value. Equal entries give an equal value."""
+        """Compute the value. Equal entries give an equal value."""
         ...
 
 
@@ -41,5 +40,5 @@ class StepwiseView(Protocol):
     """A view whose later queries depend on what earlier ones found."""
 
     def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
-        """The next queries, asked until there are none; `fold` is given what all of them found, in order."""
+        """Build the next queries, until there are none; `fold` then gets all results in order."""
         ...

@@ -1,4 +1,4 @@
-"""The decoded window of a live tape, kept in memory."""
+"""The decoded window of a live tape, cached in memory."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import EntryFinder, OpeningAnchor, TapeQuery, WholeTape, Window, ZoneSlice, arrange, matcher
 
 WINDOW_CACHE_ENTRIES = 20_000
-"""Entries kept at most; a longer window is read from the store each time."""
+"""Entries cached at most; a longer window is read from the store each time."""
 ANSWERS = 16
-"""Answers from beyond the window that are kept at most; a turn asks the same few again and again."""
+"""Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
 """Entries of such an answer at most."""
 
 
 @dataclass
 class LiveWindow:
-    """The opening anchor and every entry of its window, recalled ones included, as of `head`.
+    """The decoded window of a tape at `head`.
 
-    History is append-only and one process writes, so it goes stale in no other way than by appends, which
-    extend it. Decoding a window anew for each step costs more than everything else in a turn.
+    History is append-only and one process writes, so only appends make it stale, and they extend it. Decoding a window
+    again for each step costs more than everything else in a turn.
+
+    Attributes:
+        opening: the anchor that opens the window.
+        entries: every entry of the window, recalled ones included.
+        head: the newest id of the tape.
     """
 
     opening: TapeEntry
@@ -31,46 +36,52 @@ class LiveWindow:
 
     @property
     def kept(self) -> int:
-        """How many entries it holds."""
-        others = [found for query, found in self._answers.items() if not isinstance(query.part, Window)]
+        """The number of cached entries."""
+        others = [answer for query, answer in self._answers.items() if not isinstance(query.part, Window)]
         return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
-        """What the query finds, where the window can tell; None where the store has to."""
-        known = self._answers.get(query)
-        if known is not None or not isinstance(query.part, (Window, OpeningAnchor)):
-            return known
-        wanted = matcher(query)
+        """Answer the query if the window can; None if the store has to."""
+        cached = self._answers.get(query)
+        if cached is not None or not isinstance(query.part, (Window, OpeningAnchor)):
+            return cached
+        matching = matcher(query)
         entries = self.entries if isinstance(query.part, Window) else [self.opening]
-        found = tuple(arrange([entry for entry in entries if wanted.passes(entry)], query))
-        self.keep(query, found)
-        return found
+        result = tuple(arrange([entry for entry in entries if matching.passes(entry)], query))
+        self.keep(query, result)
+        return result
 
     def keep(self, query: TapeQuery, found: tuple[TapeEntry, ...]) -> None:
-        """Keeps an answer where later appends say how it changes: the newest of a name, a sealed zone, the window."""
-        few = len(found) <= MAX_ANSWER_ENTRIES or isinstance(query.part, Window)
+        """Cache an answer if later appends tell how it changes.
+
+        That holds for the newest entries of a name, a sealed zone, and the window.
+        """
+        is_short = len(found) <= MAX_ANSWER_ENTRIES or isinstance(query.part, Window)
         newest = max((entry.id for entry in found), default=0)
-        if len(self._answers) < ANSWERS and few and newest <= self.head and _is_standing(query):
+        if len(self._answers) < ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
             self._answers[query] = found
 
     def extended(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
-        """The window after these appends; None where they open another one, leave a gap, or grow it too long."""
+        """Extend the window by these appends.
+
+        None if they open another window, leave a gap, or make it too long.
+        """
         if not entries:
             return self
         if entries[0].id != self.head + 1 or EntryFinder(entries).opening() is not None:
             return None
         self._answers = {
-            query: after
-            for query, found in self._answers.items()
-            if (after := _continued(query, found, entries)) is not None
+            query: updated
+            for query, answer in self._answers.items()
+            if (updated := _updated_answer(query, answer, entries)) is not None
         }
         self.entries += entries
         self.head = entries[-1].id
         return self if len(self.entries) <= WINDOW_CACHE_ENTRIES else None
 
 
-def _is_standing(query: TapeQuery) -> bool:
-    """Whether `_continued` can tell what becomes of its answer, and few others are like it."""
+def _is_cacheable(query: TapeQuery) -> bool:
+    """Return true if `_continued` can update the query's answer, and few other queries are like it."""
     if query.text or query.said or query.keys or query.since or query.until:
         return False
     match query.part:
@@ -83,13 +94,13 @@ def _is_standing(query: TapeQuery) -> bool:
     return isinstance(query.part, ZoneSlice)
 
 
-def _continued(
-    query: TapeQuery, found: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
+def _updated_answer(
+    query: TapeQuery, answer: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
 ) -> tuple[TapeEntry, ...] | None:
-    """The answer after these appends; None where it has to be asked for anew."""
+    """Return the answer after these appends; None if the store has to answer again."""
     if isinstance(query.part, ZoneSlice):
         seals = query.part.seal
-        return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else found
-    wanted = matcher(query)
-    newer = tuple([entry for entry in entries if wanted.passes(entry)])
-    return found + newer if isinstance(query.part, Window) else (newer[::-1] + found)[: query.limit]
+        return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
+    matching = matcher(query)
+    newer = tuple([entry for entry in entries if matching.passes(entry)])
+    return answer + newer if isinstance(query.part, Window) else (newer[::-1] + answer)[: query.limit]

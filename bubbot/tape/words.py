@@ -1,4 +1,4 @@
-"""What counts as a word: the pieces of a folded text that search compares."""
+"""Words: the pieces of a folded text that search compares."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ _ACCENT = re.compile("[\u0300-\u036f]")
 
 
 def tokens(text: str) -> dict[str, None]:
-    """The different words and runs of a casefolded text, in order."""
+    """List the different words and runs of a casefolded text, in order."""
     return dict.fromkeys((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
 
 
 def pieces(text: str) -> list[tuple[str, int]]:
-    """The words, runs and symbols of a folded text, each with the place where it begins.
+    """Split a folded text into words, runs and symbols, each with its start offset.
 
-    Which piece a character belongs to depends on its neighbours alone: a text that holds another one has its inner
-    pieces, and longer ones, at most, at both ends.
+    A character's piece depends on its neighbours alone: a text that contains another one has all its inner pieces; only
+    the first and the last one may be longer.
     """
-    found = (_ASCII_TOKEN if text.isascii() else _PIECE).finditer(text)
-    return [(one.group(), one.start()) for one in found]
+    matches = (_ASCII_TOKEN if text.isascii() else _PIECE).finditer(text)
+    return [(match.group(), match.start()) for match in matches]
 
 
 def is_run(piece: str) -> bool:
-    """Whether it is a run of a script written without spaces."""
+    """Return true for a run of a script written without spaces."""
     return _IS_RUN.match(piece) is not None
 
 
 def is_symbol(piece: str) -> bool:
-    """Whether it is a sign of its own, such as an emoji."""
+    """Return true for a sign that stands alone, such as an emoji."""
     return len(piece) == 1 and _IS_SYMBOL.match(piece) is not None and _TOKEN.match(piece) is None
 
 
 def is_spelt(word: str) -> bool:
-    """Whether people misspell it: from four letters on, and no digit in it."""
+    """Return true if people may misspell it: four letters or more, and no digit."""
     return len(word) >= 4 and _DIGIT.search(word) is None
 
 
 def plain(word: str) -> str:
-    """The word without accents, as people type it who have no such keys."""
+    """Strip the accents of a word, as people type it without such keys."""
     if word.isascii():
         return word
     return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", word)))
