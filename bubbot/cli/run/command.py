@@ -143,7 +143,7 @@ async def _serve_webhooks(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[
         yield
         return
     web: Any = import_module("bubbot.gateway.webhooks")
-    async with web.web_door(daemon.webhooks, web.WebSettings(setup.settings.http.host, setup.settings.http.port)):
+    async with web.web_door(daemon.webhooks, web.WebhookSettings(setup.settings.http.host, setup.settings.http.port)):
         daemon.called = True
         yield
 

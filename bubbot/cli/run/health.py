@@ -25,7 +25,7 @@ async def health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
     metrics: Any = import_module("bubbot.gateway.metrics").Metrics()
     attached(daemon, metrics)
     watch = daemon.app.watch
-    probe = server.Asked(
+    probe = server.HealthProbe(
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
