@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _without_delivery_warnings() -> Iterator[None]:
-    """Suppress the log's warning of an undelivered answer: this command prints its own sentence and exits with 1."""
+    """Hide the log's warning of an undelivered answer: this command prints its own sentence and exits with 1."""
     logger = logging.getLogger("bubbot.gateway.outbound")
     level = logger.level
     logger.setLevel(logging.ERROR)

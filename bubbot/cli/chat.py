@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Chat until the end of the input or `,quit`; return 143 or 129 if SIGTERM or a hang-up ended a terminal."""
+    """Run the chat until the end of the input or `,quit`; return 143 or 129 if SIGTERM or a hang-up ends a terminal."""
     setup, session, signals, printer = load_setup(args), session_id(args.session), list[int](), AnswerPrinter()
     try:
         asyncio.run(

@@ -25,7 +25,7 @@ from bubbot.wiring.app import new_id, now
 async def chat_with_the_bot(
     address: str, setup: CommandSetup, session: str, printer: AnswerPrinter, signals: list[int]
 ) -> None:
-    """Chat through the running bot until the end of the input, then wait for the open answers.
+    """Run the chat through the running bot until the end of the input, then wait for open answers.
 
     Args:
         address: the control socket of the running bot.
@@ -101,7 +101,7 @@ def pipe(setup: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
 
 
 def notices() -> Callable[[str], None]:
-    """Choose where notices go: the standard output of a pipe carries only answers."""
+    """Choose the output of notices: the standard output of a pipe carries only answers."""
     return partial(show, flush=True) if _prints_to_terminal() else show_aside
 
 

@@ -129,7 +129,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to the null device, so that Python's last flush does not fail again."""
+    """Discard further output, so that Python's last flush does not fail again."""
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
