@@ -233,7 +233,7 @@ def _log_traceback(error: Exception) -> None:
         with suppress(ImportError):
             level, secrets = import_module("bubbot.settings.environment").logging_environment()
             log.setup(level, secrets=secrets)
-    logging.getLogger("bubbot.cli").debug("The traceback.", exc_info=error, extra={"action": "cli.failed"})
+    logging.getLogger("bubbot.cli").debug("command failed", exc_info=error, extra={"action": "cli.failed"})
 
 
 def _is_output_lost() -> bool:

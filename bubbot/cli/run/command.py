@@ -70,7 +70,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
         if not signals.ending.is_set():
             raise
         log.warning(
-            "ended without room for the last writes (%s); the next start goes on with what is open",
+            "disk full at shutdown, the next start continues the open work: %s",
             error,
             extra={"action": "end.full"},
         )
@@ -117,13 +117,13 @@ async def _serve(
         ]
         names = ", ".join(name for name in app.lines if name != daemon.remote.name)
         if not names:
-            log.warning("no channel is set up: `bubbot init` asks for a token", extra={"action": "run.alone"})
+            log.warning("no channel configured, run `bubbot init`", extra={"action": "run.alone"})
         signals.is_running = True
-        log.info("running; channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
+        log.info("running, channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, LazyModel):
             app.model.warm()
         await _wait_for_first(ending.wait(), manager.wait(beside=daemon.remote.name))
-        log.info("ending", extra={"action": "run.ending"})
+        log.info("shutting down", extra={"action": "run.ending"})
         app.opened.stop_waiting_for_room()
         server.quiesce()
         for task in background:
@@ -157,7 +157,7 @@ async def _reload_when(requested: asyncio.Event, reloader: Reloader, report: Ser
             try:
                 await reloader.reload("signal")
             except StoreError as error:
-                log.error("the reload failed: %s", error, extra={"action": "config.failed"})  # noqa: TRY400
+                log.error("reload failed: %s", error, extra={"action": "config.failed"})  # noqa: TRY400
 
 
 async def _wait_for_first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -89,7 +89,7 @@ class ServiceNotifier:
             self._socket.sendto("\n".join(lines).encode(), self._address)
         except (OSError, ValueError) as error:
             if self._is_reachable:
-                log.warning("the service manager cannot be told: %s", error, extra={"action": "service.untold"})
+                log.warning("service manager unreachable: %s", error, extra={"action": "service.untold"})
             self._is_reachable = False
             return False
         self._is_reachable = True
