@@ -8,9 +8,9 @@ from bubbot.cli.interrupt import leave_on_interrupt, raise_on_interrupt
 
 
 def main() -> int:
-    """Run the command line. Ctrl-C is silent from here on: also while modules load, and while the process ends."""
+    """Run the command line; from here on Ctrl-C is silent, also while modules load and while the process ends."""
     leave_on_interrupt()
-    from bubbot.cli.main import main as run_command  # noqa: PLC0415 - it is what takes time to load
+    from bubbot.cli.main import main as run_command  # noqa: PLC0415 - this import takes time
 
     try:
         return run_command(on_loaded=raise_on_interrupt)

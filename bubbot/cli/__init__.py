@@ -1,1 +1,1 @@
-"""The commands people type, one small file each."""
+"""The commands of `bubbot`, one module each."""

@@ -1,4 +1,4 @@
-"""What `bubbot access` changes, in this process or in the bot that runs for the home."""
+"""The changes of `bubbot access`, made in this process or in the running bot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from bubbot.wiring.app import now
 
 @dataclass(frozen=True, slots=True)
 class ChangeAccess:
-    """One grant, revocation or approval, as it was typed; what an action does not take is empty."""
+    """A grant, revocation or approval as typed; fields that the action does not take are empty.
+
+    Attributes:
+        action: `approve`, `grant` or `revoke`.
+        code: a pairing code, for `approve`.
+        channel: the name of a channel, for `grant` and `revoke`.
+        id: the numeric id of a person there.
+        role: the role to give.
+    """
 
     action: str
     code: str = ""
@@ -24,9 +32,9 @@ class ChangeAccess:
     role: str = ""
 
 
-async def change(desk: CommandContext, asked: ChangeAccess) -> CommandResult:
-    """Does it, through the bot's own record where that runs, so that it counts at once."""
-    access = desk.access or AccessService(
-        service(desk.store, ACCESS_TAPE), now=now, random=os.urandom, configured=listed(desk.settings)
+async def change(context: CommandContext, arguments: ChangeAccess) -> CommandResult:
+    """Apply the change; a running bot's own access service applies it, so that it takes effect at once."""
+    access = context.access or AccessService(
+        service(context.store, ACCESS_TAPE), now=now, random=os.urandom, configured=listed(context.settings)
     )
-    return CommandResult(f"{await act(access, Namespace(**asdict(asked)))}\n")
+    return CommandResult(f"{await act(access, Namespace(**asdict(arguments)))}\n")

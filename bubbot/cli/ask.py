@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from bubbot.cli.chat_remote import adapter
 from bubbot.cli.output import AnswerPrinter, escape_json, is_unicode, show, show_aside
 from bubbot.cli.quarantine import quarantine_line
-from bubbot.cli.setup import CommandSetup, session_id, setup
+from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.control.chat import SentFiles
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject, encode
@@ -25,7 +25,7 @@ from bubbot.wiring.app import Bot, new_id, now, open_app
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = "Ask one question and print the answer. The exit code is 1 where the turn failed."
     parser.add_argument("text", help="what to say; - reads it from standard input")
     parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one turn; 0 where it was answered."""
+    """Run one turn; return 1 if it failed, else 0."""
     raw = sys.stdin.buffer.read() if args.text == "-" else args.text.encode("utf-8", "surrogateescape")
     try:
         text = raw.decode()
@@ -41,15 +41,15 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"the message is not valid UTF-8 (byte {error.start + 1}); nothing was sent") from error
     if not text.strip():
         raise ConfigError("the message is empty; say something, such as bubbot ask hello")
-    made, session = setup(args), session_id(args.session)
-    show("", end="", flush=True)  # a closed output is found out before the question costs anything
+    setup, session = load_setup(args), session_id(args.session)
+    show("", end="", flush=True)  # detect a closed output before the question costs anything
     printer = AnswerPrinter()
     with _without_delivery_warnings():
         status = asyncio.run(
             beside(
-                made.home,
-                lambda: _ask(made, session, text, printer, as_json=args.json),
-                lambda address: _ask_the_bot(address, made, session, text, printer, as_json=args.json),
+                setup.home,
+                lambda: _ask(setup, session, text, printer, as_json=args.json),
+                lambda address: _ask_running_bot(address, setup, session, text, printer, as_json=args.json),
             )
         )
     printer.check(session)
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _without_delivery_warnings() -> Iterator[None]:
-    """Keep the log's warning of an undelivered answer out: it is this command's own sentence, and its exit code."""
+    """Hide the log's warning of an undelivered answer: this command prints its own sentence and exits with 1."""
     logger = logging.getLogger("bubbot.gateway.outbound")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -68,28 +68,28 @@ def _without_delivery_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-async def _ask(made: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
+async def _ask(setup: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool) -> str:
     chat = session.partition(":")[2]
-    shown: list[str] = []
+    unprinted: list[str] = []
 
     def write(answer: str) -> None:
-        if as_json and not shown:  # the one object is printed: what else there is to say goes elsewhere
+        if as_json and not unprinted:  # standard output is for the JSON object alone
             show_aside(answer)
         else:
-            printer(shown.pop() if shown else answer)
+            printer(unprinted.pop() if unprinted else answer)
 
     settings = {"chat": chat, "write": write}
-    async with open_app(made.settings, made.home, channel_settings=settings, hold=True) as app:
-        await _tell_quarantine(made)
+    async with open_app(setup.settings, setup.home, channel_settings=settings, hold=True) as app:
+        await _show_quarantine(setup)
         for earlier in await app.recover(session, deliver=False):
             await earlier
-        app.held.clear()  # what is owed from before waits for the next chat
+        app.held.clear()  # undelivered answers of earlier turns wait for the next chat
         result = await app.ask(_inbound(session, text))
         if as_json:
             ids = [entry.id for entry in result.merged]
             ends = [ids[0], ids[-1]] if ids else []
-            shown.append(_as_json(session, result.turn, result.status, result.text, ends))
-        await _deliver(app, shown, printer)
+            unprinted.append(_as_json(session, result.turn, result.status, result.text, ends))
+        await _deliver(app, unprinted, printer)
         return result.status
 
 
@@ -98,10 +98,10 @@ def _inbound(session: str, text: str) -> Inbound:
     return Inbound(channel, new_id(), chat, Sender("0", "owner"), text.rstrip("\r\n"), timestamp(now()))
 
 
-async def _ask_the_bot(
-    address: str, made: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool
+async def _ask_running_bot(
+    address: str, setup: CommandSetup, session: str, text: str, printer: AnswerPrinter, *, as_json: bool
 ) -> str:
-    """The same where a bot runs: it sends the answer when it is merged, and takes our word that it was printed."""
+    """Run the turn in the running bot: it sends the answer once merged; this process reports that it was printed."""
     printed: list[str] = []
     files = SentFiles()
 
@@ -111,14 +111,14 @@ async def _ask_the_bot(
         else:
             printer(line)
 
-    channel = adapter(made, session, {"write": write}, files)
+    channel = adapter(setup, session, {"write": write}, files)
 
     def show_result(result: JsonObject) -> None:
-        said = str(result["text"])
+        line = str(result["text"])
         if as_json:
-            said = _as_json(session, result["turn"], result["status"], said, result["entries"])
-        printer(said)
-        printed.append(said)
+            line = _as_json(session, result["turn"], result["status"], line, result["entries"])
+        printer(line)
+        printed.append(line)
 
     async def answer(_peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
         if do != "part":
@@ -129,32 +129,32 @@ async def _ask_the_bot(
                     await channel.send(part)
                 else:
                     await asyncio.to_thread(show_result, body["result"])
-        except (OSError, OutputFailed) as error:  # nobody waits for it elsewhere: this command says that it is lost
+        except (OSError, OutputFailed) as error:  # nobody else waits for the answer: this command reports the loss
             reason = error.reason if isinstance(error, OutputFailed) else error
             raise DeliveryFailed(f"standard output is gone ({reason})", permanent=True) from error
         return {}
 
     async with connected(address, answer) as peer:
-        await _tell_quarantine(made)
+        await _show_quarantine(setup)
         result = await peer.request("ask", {"inbound": encode(_inbound(session, text))})
         if not printed and printer.lost is None and (as_json or result["text"]):
-            with suppress(OutputFailed):  # told at the end
+            with suppress(OutputFailed):  # reported at the end
                 show_result(result)
     return str(result["status"])
 
 
-async def _tell_quarantine(made: CommandSetup) -> None:
-    if held := await quarantine_line(made):
-        show_aside(held)
+async def _show_quarantine(setup: CommandSetup) -> None:
+    if notice := await quarantine_line(setup):
+        show_aside(notice)
 
 
-async def _deliver(app: Bot, shown: list[str], printer: AnswerPrinter) -> None:
-    """Prints the answer and records that it was delivered."""
+async def _deliver(app: Bot, unprinted: list[str], printer: AnswerPrinter) -> None:
+    """Print the answer and record its delivery."""
     for intent in app.held:
         await app.deliverer.deliver(intent)
-    with suppress(OutputFailed):  # told at the end
-        while shown:  # a silent turn has no answer to deliver
-            printer(shown.pop())
+    with suppress(OutputFailed):  # reported at the end
+        while unprinted:  # a silent turn has no answer to deliver
+            printer(unprinted.pop())
 
 
 def _as_json(session: str, turn: str, status: str, text: str, entries: list[int]) -> str:

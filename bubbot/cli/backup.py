@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from bubbot.cli.output import show, show_json
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.settings.sources import written_secrets
@@ -28,7 +28,7 @@ EXIT_OK = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Copy the database, config.toml and the persona file into a folder, checked, also beside a running bot. "
         "Files with secrets are not copied; secrets in config.toml itself are, and you are told so. What is erased later "
@@ -53,31 +53,31 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes a backup and says where it is and what its deployment head is."""
+    """Make a backup; print its path and its deployment head."""
     if args.target is not None and args.keep is not None:
         raise ConfigError("--keep removes backups in HOME/backups only: leave out the folder, or --keep")
-    made = setup(args)
-    target = _target(made.home, args.target)
-    config = getattr(args, "config", None) or made.home.config
-    manifest = write_backup(made.home.database, target, _beside(made, config), now())
-    removed = thin_out(made.home.path, args.keep) if args.keep is not None else []
+    setup = load_setup(args)
+    target = _target(setup.home, args.target)
+    config = getattr(args, "config", None) or setup.home.config
+    manifest = write_backup(setup.home.database, target, _extra_files(setup, config), now())
+    removed = thin_out(setup.home.path, args.keep) if args.keep is not None else []
     secrets = written_secrets(target / CONFIG) if CONFIG in manifest.files else []
     if args.json:
         show_json(_as_data(target, manifest, removed, secrets))
     else:
-        _tell(target, manifest, removed, secrets)
+        _show_report(target, manifest, removed, secrets)
     return EXIT_OK
 
 
-def _target(home: Home, wanted: Path | None) -> Path:
-    """The folder to make. The default one is made where it is missing, and rid of what was left half done."""
+def _target(home: Home, requested: Path | None) -> Path:
+    """Return the folder to make; create the default parent if it is missing, and remove incomplete backups from it."""
     stamp = f"{BACKUP_NAME_PREFIX}{now():%Y%m%dT%H%M%SZ}"
-    if wanted is not None:
-        if wanted.exists() and not wanted.is_dir():
-            raise ConfigError(f"{wanted} is a file; name a folder that is there, or one to make")
-        return free_name(wanted, stamp) if wanted.is_dir() else wanted.absolute()
+    if requested is not None:
+        if requested.exists() and not requested.is_dir():
+            raise ConfigError(f"{requested} is a file; name a folder that is there, or one to make")
+        return free_name(requested, stamp) if requested.is_dir() else requested.absolute()
     folder = backups_folder(home.path)
-    if home.database.exists():  # else the copying says that there is nothing
+    if home.database.exists():  # if not, `write_backup` reports that there is nothing to copy
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             sweep(folder)
@@ -86,19 +86,19 @@ def _target(home: Home, wanted: Path | None) -> Path:
     return free_name(folder, stamp)
 
 
-def _beside(made: CommandSetup, config: Path) -> ExtraFiles:
+def _extra_files(setup: CommandSetup, config: Path) -> ExtraFiles:
     files = {CONFIG: config} if config.is_file() else {}
-    persona = made.settings.bot.persona_file
+    persona = setup.settings.bot.persona_file
     if persona is None or not persona.is_file():
         return ExtraFiles(files)
     name = persona.name if persona.name not in (DATABASE_FILE, CONFIG, "manifest.json") else f"persona-{persona.name}"
-    return ExtraFiles({**files, name: persona}, {name: _place(persona, made.home.path)})
+    return ExtraFiles({**files, name: persona}, {name: _manifest_path(persona, setup.home.path)})
 
 
-def _place(file: Path, home: Path) -> str:
-    """Where a file is: within the home, or anywhere."""
-    whole = file.absolute()
-    return str(whole.relative_to(home.absolute())) if whole.is_relative_to(home.absolute()) else str(whole)
+def _manifest_path(file: Path, home: Path) -> str:
+    """Return the path of a file, relative to the home if it lies inside."""
+    absolute = file.absolute()
+    return str(absolute.relative_to(home.absolute())) if absolute.is_relative_to(home.absolute()) else str(absolute)
 
 
 def _as_data(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> dict[str, object]:
@@ -115,10 +115,10 @@ def _as_data(target: Path, manifest: BackupManifest, removed: list[Path], secret
 
 
 def _size(manifest: BackupManifest) -> int:
-    return sum(one.size for one in manifest.files.values())
+    return sum(file.size for file in manifest.files.values())
 
 
-def _tell(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> None:
+def _show_report(target: Path, manifest: BackupManifest, removed: list[Path], secrets: list[str]) -> None:
     others = " and ".join(sorted(name for name in manifest.files if name != DATABASE_FILE))
     show(f"{target}: {len(manifest.database.tapes)} tapes, {_size(manifest):,} bytes, checked.")
     show(f"With the database: {others or 'no other file'}.")

@@ -11,62 +11,64 @@ from functools import partial
 from bubbot.cli.chat_remote import chat_with_the_bot, end_on_signals, notices, pipe, terminal
 from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.quarantine import quarantine_line
-from bubbot.cli.setup import CommandSetup, session_id, setup
+from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.control.client import beside
 from bubbot.errors import ModelError
 from bubbot.texts import Texts
 from bubbot.wiring.app import Bot, open_app
 
 SIGNAL_CODE = 128
-"""What a shell adds to the number of the signal that ended a command."""
+"""The offset of exit codes after a signal, as in a shell: 128 plus the number of the signal."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = "Talk with the bot: a line is a message, a line that starts with a comma is a command."
     parser.add_argument("--session", default="default", help="the conversation, such as work (default: default)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until the end of the input or `,quit`; 143 and 129 where a signal or a hang-up ended a terminal."""
-    made, session, ended, printer = setup(args), session_id(args.session), list[int](), AnswerPrinter()
+    """Run the chat until the end of the input or `,quit`; return 143 or 129 if SIGTERM or a hang-up ends a terminal."""
+    setup, session, signals, printer = load_setup(args), session_id(args.session), list[int](), AnswerPrinter()
     try:
         asyncio.run(
             beside(
-                made.home,
-                lambda: _chat(made, session, printer, ended),
-                lambda at: chat_with_the_bot(at, made, session, printer, ended),
+                setup.home,
+                lambda: _chat(setup, session, printer, signals),
+                lambda address: chat_with_the_bot(address, setup, session, printer, signals),
             )
         )
     except (asyncio.CancelledError, OSError):
-        if not ended:
+        if not signals:
             raise
-    if signal.SIGHUP in ended:  # what is left to write has nowhere to go
-        lost = os.open(os.devnull, os.O_WRONLY)
+    if signal.SIGHUP in signals:  # the terminal is gone: discard the rest of the output
+        null = os.open(os.devnull, os.O_WRONLY)
         for number in (1, 2):
-            os.dup2(lost, number)
+            os.dup2(null, number)
     printer.check(session)
-    return SIGNAL_CODE + ended[0] if ended else 0
+    return SIGNAL_CODE + signals[0] if signals else 0
 
 
-async def _chat(made: CommandSetup, session: str, printer: AnswerPrinter, ended: list[int]) -> None:
-    interactive = terminal(made)
-    given = interactive or pipe(made, printer)
+async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signals: list[int]) -> None:
+    interactive = terminal(setup)
+    settings = interactive or pipe(setup, printer)
     if interactive:
-        end_on_signals(ended)
-    async with open_app(made.settings, made.home, channel_settings={"chat": session.partition(":")[2], **given}) as app:
-        aside = notices()
-        if held := await quarantine_line(made):
-            aside(held)
+        end_on_signals(signals)
+    async with open_app(
+        setup.settings, setup.home, channel_settings={"chat": session.partition(":")[2], **settings}
+    ) as app:
+        show_notice = notices()
+        if quarantine := await quarantine_line(setup):
+            show_notice(quarantine)
         if notice := await _notice(app, session):
-            aside(notice)
+            show_notice(notice)
         await app.warm(session)
         left_open = await app.recover(session)
         if left_open:
-            taking_up = Texts(made.settings.bot.language).say("taking_up", count=len(left_open))
-            aside(taking_up)
+            taking_up = Texts(setup.settings.bot.language).say("taking_up", count=len(left_open))
+            show_notice(taking_up)
         await app.channel.run(app.gate.receive)
-        if interactive:  # what is still under way can be stopped, too
+        if interactive:  # let Ctrl-C stop the turns that are still running
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, partial(app.runtime.stop, session))
         await app.runtime.idle()
 

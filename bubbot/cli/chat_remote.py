@@ -1,4 +1,4 @@
-"""`bubbot chat` where a bot runs for this home: the adapter is here, everything else there."""
+"""`bubbot chat` while a bot runs for this home: the adapter is in this process, everything else in the bot's."""
 
 from __future__ import annotations
 
@@ -23,27 +23,35 @@ from bubbot.wiring.app import new_id, now
 
 
 async def chat_with_the_bot(
-    address: str, made: CommandSetup, session: str, printer: AnswerPrinter, ended: list[int]
+    address: str, setup: CommandSetup, session: str, printer: AnswerPrinter, signals: list[int]
 ) -> None:
-    """Talks until the end of the input, and waits for what is still to be answered."""
-    interactive = terminal(made)
-    given = interactive or pipe(made, printer)
+    """Run the chat through the running bot until the end of the input, then wait for open answers.
+
+    Args:
+        address: the control socket of the running bot.
+        setup: the settings and the home of this command.
+        session: the session id.
+        printer: prints the answers if this is a pipe.
+        signals: receives the number of the signal that ends the chat, if one does.
+    """
+    interactive = terminal(setup)
+    settings = interactive or pipe(setup, printer)
     if interactive:
-        end_on_signals(ended)
+        end_on_signals(signals)
     end = ChatEnd(session)
     async with connected(address, end.answer, end.heard) as peer, asyncio.TaskGroup() as group:
         watching = group.create_task(until_gone(peer))
-        aside = notices()
-        channel = adapter(made, session, given, end.files, lambda: end.commands)
-        if held := await quarantine_line(made):
-            aside(held)
+        show_notice = notices()
+        channel = adapter(setup, session, settings, end.files, lambda: end.commands)
+        if quarantine := await quarantine_line(setup):
+            show_notice(quarantine)
         if notice := await end.opened(peer, channel):
-            aside(notice)
+            show_notice(notice)
         if waiting := await end.owed():
-            taking_up = Texts(made.settings.bot.language).say("taking_up", count=waiting)
-            aside(taking_up)
+            taking_up = Texts(setup.settings.bot.language).say("taking_up", count=waiting)
+            show_notice(taking_up)
         await channel.run(end.receive)
-        if interactive:  # what is still under way can be stopped, too
+        if interactive:  # let Ctrl-C stop the turns that are still running
             name, _, chat = session.partition(":")
             stops: set[asyncio.Task[None]] = set()
             asyncio.get_running_loop().add_signal_handler(
@@ -54,56 +62,64 @@ async def chat_with_the_bot(
 
 
 def adapter(
-    made: CommandSetup,
+    setup: CommandSetup,
     session: str,
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     files: SentFiles,
     commands: Callable[[], Sequence[CommandInfo]] = no_commands,
 ) -> Channel:
-    """The adapter that this terminal or pipe wants, as the wiring makes it: `given` goes before the configured keys."""
+    """Make the adapter for this terminal or pipe, as the wiring makes it.
+
+    Args:
+        setup: the settings and the home of this command.
+        session: the session id; its channel names the adapter.
+        settings: keys that override those of the configuration.
+        files: reads and stores the files that messages carry.
+        commands: lists the commands to complete.
+    """
     name, _, chat = session.partition(":")
-    table = {**made.settings.channels.get(name, {}), "chat": chat, **given}
+    table = {**setup.settings.channels.get(name, {}), "chat": chat, **settings}
     kind = str(table.pop("kind", name))
     options = ChannelOptions(
-        name, made.home.path, lambda: timestamp(now()), new_id, table, files.blob, commands=commands
+        name, setup.home.path, lambda: timestamp(now()), new_id, table, files.blob, commands=commands
     )
     channel: Channel = plugins.load("bubbot.channels", kind)(options)
     return channel
 
 
-def terminal(made: CommandSetup) -> dict[str, Any]:
-    """The settings that choose the line editor; none where this is a pipe, or a terminal that can only print."""
+def terminal(setup: CommandSetup) -> dict[str, Any]:
+    """Choose the settings of the line editor; none for a pipe, or a terminal that can only print."""
     style = terminal_style()
-    if not _is_ours(made) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
+    if not _is_ours(setup) or style == "dumb" or not (sys.stdin.isatty() and _prints_to_terminal()):
         return {}
     return {"kind": "terminal", "colour": style == "colour"}
 
 
-def pipe(made: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
-    """Choose the settings of the plain channel, whose answers `printer` prints; none if another adapter is configured."""
-    return {"write": printer} if _is_ours(made) else {}
+def pipe(setup: CommandSetup, printer: AnswerPrinter) -> dict[str, Any]:
+    """Choose the settings of the plain channel, which prints with `printer`; none if another adapter is configured."""
+    return {"write": printer} if _is_ours(setup) else {}
 
 
 def notices() -> Callable[[str], None]:
-    """Choose where notices go: in a pipe standard output carries answers and nothing else."""
+    """Choose the output of notices: the standard output of a pipe carries only answers."""
     return partial(show, flush=True) if _prints_to_terminal() else show_aside
 
 
-def _is_ours(made: CommandSetup) -> bool:
-    return bool(made.settings.channels.get("stdin", {}).get("kind", "stdin") == "stdin")
+def _is_ours(setup: CommandSetup) -> bool:
+    return bool(setup.settings.channels.get("stdin", {}).get("kind", "stdin") == "stdin")
 
 
 def _prints_to_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def end_on_signals(ended: list[int]) -> None:
-    """A terminal is left as it was found, whatever ends the chat; the turn under way is taken up by the next one."""
+def end_on_signals(signals: list[int]) -> None:
+    """Restore the terminal when a signal ends the chat; the next chat resumes the turn that was running."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end(number: int) -> None:
-        if task is not None and not ended:
-            ended.append(number)
+        if task is not None and not signals:
+            signals.append(number)
             task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGHUP):

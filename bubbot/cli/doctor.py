@@ -1,4 +1,4 @@
-"""`bubbot doctor`: what is wrong here, why, and the command that mends it."""
+"""`bubbot doctor`: the problems of a home, their causes, and the commands that fix them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEALTHY, ILL = 0, 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Looks at the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the "
         "plugins and the service, asks the platforms of channels with a token who the bot is there, changes nothing, and "
@@ -33,39 +33,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the findings; 1 where one of them is a problem."""
+    """Print the findings; return 1 if one of them is a problem."""
     home = Home(getattr(args, "home", None) or default_home())
-    log.setup("error", secrets=environment_secrets())  # what libraries have to say is said in findings
+    log.setup("error", secrets=environment_secrets())  # findings already cover the warnings of libraries
     config = getattr(args, "config", None)
-    found = examine(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
-    log.setup("warning", secrets=(*found.secrets, *environment_secrets()))
+    report = examine(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
+    log.setup("warning", secrets=(*report.secrets, *environment_secrets()))
     if args.json:
-        show(log.redact(escape_json(_as_json(found, home))))
+        show(log.redact(escape_json(_as_json(report, home))))
     else:
-        show(log.redact(_as_text(found)))
-    return ILL if found.problems else HEALTHY
+        show(log.redact(_as_text(report)))
+    return ILL if report.problems else HEALTHY
 
 
-def _as_json(found: CheckupReport, home: Home) -> str:
+def _as_json(report: CheckupReport, home: Home) -> str:
     data = {
         "version": __version__,
         "home": str(home.path),
-        "problems": found.problems,
-        "findings": [asdict(one) for one in found.findings],
+        "problems": report.problems,
+        "findings": [asdict(finding) for finding in report.findings],
     }
     return json.dumps(data, ensure_ascii=not is_unicode())
 
 
-def _as_text(found: CheckupReport) -> str:
+def _as_text(report: CheckupReport) -> str:
     lines = []
-    for one in found.findings:
-        lines.append(f"{one.level:<8} {one.id}: {log.printable(one.cause)}")
-        if one.fix:
-            lines.append(f"{'':<8} -> {log.printable(one.fix)}")
-    warnings = sum(one.level == "warning" for one in found.findings)
-    lines.append(f"{_counted(found.problems, 'problem')}, {_counted(warnings, 'warning')}.")
+    for finding in report.findings:
+        lines.append(f"{finding.level:<8} {finding.id}: {log.printable(finding.cause)}")
+        if finding.fix:
+            lines.append(f"{'':<8} -> {log.printable(finding.fix)}")
+    warnings = sum(finding.level == "warning" for finding in report.findings)
+    lines.append(f"{_pluralize(report.problems, 'problem')}, {_pluralize(warnings, 'warning')}.")
     return "\n".join(lines)
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _pluralize(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Files that commands read and write: never the database, never over a file that is there."""
+"""Files that commands read and write; never the database, never over an existing file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 
 FILE_LINE_BYTES = 64 * 2**20
-"""The longest line of a file that is read."""
+"""The longest line that commands read from a file."""
 
 
 def lines_of(path: Path, home: Home) -> list[bytes]:
-    """The lines of a file, each with its line feed. Raises `ConfigError` where it cannot be read.
+    """Read the lines of a file, each with its line feed. Raises `ConfigError` if it cannot be read.
 
-    The database of a home is refused unopened: another open of that file would drop SQLite's locks.
+    Refuse a home's database without opening it: opening that file a second time would drop SQLite's locks.
     """
-    if path.name.startswith(home.database.name) or _same(path, home.database):
+    if path.name.startswith(home.database.name) or _is_same_file(path, home.database):
         raise ConfigError(f"{path} is a database; only SQLite may open it. bubbot tape export makes a file to import")
     try:
         if path.exists() and not path.is_file():
@@ -34,7 +34,7 @@ def lines_of(path: Path, home: Home) -> list[bytes]:
     return lines
 
 
-def _same(path: Path, other: Path) -> bool:
+def _is_same_file(path: Path, other: Path) -> bool:
     with suppress(OSError):
         return path.samefile(other)
     return False
@@ -42,7 +42,10 @@ def _same(path: Path, other: Path) -> bool:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """A new file for its owner alone, on disk when the block ends and gone where it raises. Raises `ConfigError`."""
+    """Create a file for its owner alone and yield its write function.
+
+    The file is on disk when the block ends; if the block raises, it is removed. Raises `ConfigError`.
+    """
     try:
         number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError as error:
@@ -62,13 +65,13 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextmanager
-def output(path: str | None, shown: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
-    """A new file, or standard output where none is named: byte for byte, unless it is a terminal.
+def output(path: str | None, escape: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
+    """Yield the write function of a new file, or of standard output if `path` is None.
 
-    `shown` makes of a piece what a terminal is shown.
+    Standard output gets the bytes unchanged, unless it is a terminal: it gets `escape(text)`.
     """
     if path is None:
-        with raw_output(shown) as write:
+        with raw_output(escape) as write:
             yield write
         return
     with new_file(Path(path)) as write:

@@ -35,7 +35,7 @@ LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Set a bot up: asks for its name, model and accounts, sees with Telegram and Discord who the tokens belong to, "
         "and writes config.toml with every setting explained. A config.toml that is there is changed where an answer "
@@ -51,11 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--api-key-file", metavar="FILE", help="a file with the model's key; - for a line of standard input"
     )
     for kind, title in TITLES.items():
-        either = parser.add_mutually_exclusive_group()
-        either.add_argument(
+        group = parser.add_mutually_exclusive_group()
+        group.add_argument(
             f"--{kind}-token", type=_only_stdin, metavar="-", help=f"reads the token of {title} from standard input"
         )
-        either.add_argument(f"--{kind}-token-file", metavar="FILE", help=f"a file with the token of {title}")
+        group.add_argument(f"--{kind}-token-file", metavar="FILE", help=f"a file with the token of {title}")
     parser.add_argument(
         "--owner",
         action="append",
@@ -71,24 +71,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Asks, then writes; 1 where the input ended before, 130 after Ctrl-C: then nothing was changed."""
-    # A program that was started with closed descriptors has no streams.
+    """Ask, then write; return 1 if the input ended early and 130 after Ctrl-C, with nothing changed."""
+    # A program started with closed descriptors has no streams.
     console = Console(sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), unasked=args.yes)
-    made = _InitCommand(args, console)
+    command = _InitCommand(args, console)
     try:
-        made.ask()
+        command.ask()
     except InputEnded:
         console.tell("The input ended before the last answer: nothing was changed. --yes asks nothing.")
         return EXIT_FAILED
     except KeyboardInterrupt:
         console.tell("\nNothing was changed.")
         return EXIT_INTERRUPTED
-    made.finish()
+    command.finish()
     return EXIT_OK
 
 
 class _InitCommand:
-    """One run of the command: `ask` changes nothing, `finish` writes."""
+    """A run of the command: `ask` changes nothing, `finish` writes."""
 
     def __init__(self, args: argparse.Namespace, console: Console) -> None:
         self._args = args
@@ -101,30 +101,32 @@ class _InitCommand:
         log.setup("warning", secrets=self._secrets)
 
     def ask(self) -> None:
-        """Asks everything. Raises `InputEnded`, and `ConfigError` or `ChannelError` for what no answer mends."""
+        """Ask everything. Raises `InputEnded`, and `ConfigError` or `ChannelError` if no answer can fix the cause."""
         self._service.check()
-        self._present, given = read_present(self._home, self._config), self._given()
-        self._hide(*self._present.settings.secrets(), given.api_key or "", *given.tokens.values())
-        present, changes, console = self._present, self._changes, self._console
+        self._existing, options = read_present(self._home, self._config), self._read_options()
+        self._hide(*self._existing.settings.secrets(), options.api_key or "", *options.tokens.values())
+        existing, changes, console = self._existing, self._changes, self._console
         if not console.unasked:
             console.tell(f"This sets up the bot whose home is {self._home.path}.")
             console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.\n")
-        ask_bot(console, present, given, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
-        ask_model(console, present, given, changes)
-        self._accounts = AccountPrompter(console, present, given, changes, self._channel, meet).ask()
-        asked = set() if console.unasked else {("channels", present.channel(kind), "token") for kind in TITLES}
-        missing = [one for one in present.settings.missing_secrets if one.setting not in asked]
+        ask_bot(console, existing, options, changes, system_zone(zone_variable(), LOCALTIME, TIMEZONE))
+        ask_model(console, existing, options, changes)
+        self._accounts = AccountPrompter(console, existing, options, changes, self._make_channel, meet).ask()
+        token_settings = (
+            set() if console.unasked else {("channels", existing.channel(kind), "token") for kind in TITLES}
+        )
+        missing = [secret for secret in existing.settings.missing_secrets if secret.setting not in token_settings]
         ask_missing_secrets(console, missing, changes)
         self._kind = self._service.chosen(console)
 
     def finish(self) -> None:
-        """Writes, installs the service, and says what comes next. Raises `ConfigError`."""
-        settings, console = self._write(self._present, self._changes), self._console
+        """Write, install the service and print the next steps. Raises `ConfigError`."""
+        settings, console = self._write(self._existing, self._changes), self._console
         for line in overridden(settings, self._changes):
             console.tell(line)
         try:
             serves, failure = self._service.install(self._kind, console), None
-        except ConfigError as error:  # what was written stays, and what to do with it is told all the same
+        except ConfigError as error:  # the files stay written, so print the next steps anyway
             serves, failure = False, error
         writer = None if serves else self._home.holder()
         lines = farewell(
@@ -135,68 +137,68 @@ class _InitCommand:
         if failure is not None:
             raise failure
 
-    def _given(self) -> InitOptions:
+    def _read_options(self) -> InitOptions:
         args = self._args
-        given = vars(args)
+        values = vars(args)
         tokens: dict[str, str] = {}
         for kind in TITLES:
-            file = given[f"{kind}_token"] or given[f"{kind}_token_file"]
+            file = values[f"{kind}_token"] or values[f"{kind}_token_file"]
             if file:
-                tokens[kind] = self._secret_of(file, f"--{kind}-token-file", f"Token of {TITLES[kind]}")
-        key = self._secret_of(args.api_key_file, "--api-key-file", "Key of the model") if args.api_key_file else None
+                tokens[kind] = self._read_secret(file, f"--{kind}-token-file", f"Token of {TITLES[kind]}")
+        key = self._read_secret(args.api_key_file, "--api-key-file", "Key of the model") if args.api_key_file else None
         return InitOptions(args.name, args.language, args.timezone, args.model, key, tokens, args.owner)
 
-    def _secret_of(self, file: str, option: str, what: str) -> str:
+    def _read_secret(self, file: str, option: str, prompt: str) -> str:
         if file == "-":
-            return self._console.hidden(what)
+            return self._console.hidden(prompt)
         return read_secret(Path(file).expanduser(), option)
 
-    def _channel(self, name: str, table: Mapping[str, Any]) -> Channel:
+    def _make_channel(self, name: str, table: Mapping[str, Any]) -> Channel:
         self._hide(*(value for key, value in table.items() if isinstance(value, str) and key.endswith("token")))
         return make_channel(name, table, self._home.path, lambda: timestamp(now()), new_id)
 
     def _hide(self, *secrets: str) -> None:
-        """From here on the log does not show them."""
+        """Redact these secrets in the log from now on."""
         self._secrets += secrets
         log.setup("warning", secrets=self._secrets)
 
-    def _write(self, present: ExistingConfig, changes: PendingEdits) -> Settings:
-        """Writes what has changed and says so; gives the settings as they are now."""
-        text, secrets = text_after(present, changes, self._home), new_secrets(changes, self._home)
-        if text == present.text and not secrets:
-            self._console.tell(f"\nNothing has changed: {present.path} stays as it is.")
-            return present.settings
+    def _write(self, existing: ExistingConfig, changes: PendingEdits) -> Settings:
+        """Write and report the changes; return the resulting settings."""
+        text, secrets = text_after(existing, changes, self._home), new_secrets(changes, self._home)
+        if text == existing.text and not secrets:
+            self._console.tell(f"\nNothing has changed: {existing.path} stays as it is.")
+            return existing.settings
         stamp = now().strftime("%Y%m%dT%H%M%SZ")
-        backups = write(self._home, present, text, secrets, stamp=stamp, check=self._check)
+        backups = write(self._home, existing, text, secrets, stamp=stamp, check=self._check)
         self._console.tell("")
-        for path in (*secrets, *([present.path] if text != present.text else [])):
+        for path in (*secrets, *([existing.path] if text != existing.text else [])):
             self._console.tell(f"Written: {path} (for you alone, mode 600)")
         for path in backups:
             self._console.tell(f"What was there before: {path}")
-        return load_with_missing_secrets(home=self._home.path, config=present.path)
+        return load_with_missing_secrets(home=self._home.path, config=existing.path)
 
     def _check(self, candidate: Path) -> None:
-        """Raises `ConfigError` where a configuration does not load, or an adapter does not take its keys."""
-        lacking = {one.setting for one in self._present.settings.missing_secrets}
+        """Raise `ConfigError` if a configuration does not load, or an adapter refuses its keys."""
+        missing = {secret.setting for secret in self._existing.settings.missing_secrets}
         try:
             settings = load_with_missing_secrets(home=self._home.path, config=candidate)
-            if any(one.setting not in lacking for one in settings.missing_secrets):
+            if any(secret.setting not in missing for secret in settings.missing_secrets):
                 settings.require_secrets()
             for name, table in settings.channels.items():
                 if table.get("token"):
-                    close(self._channel(name, table))
+                    close(self._make_channel(name, table))
         except ConfigError as error:
-            told = str(error).replace(str(candidate), "config.toml")
-            raise ConfigError(f"{told}\nNothing was changed.") from None
+            message = str(error).replace(str(candidate), "config.toml")
+            raise ConfigError(f"{message}\nNothing was changed.") from None
 
     def _prefix(self) -> str:
-        """The command as it has to be typed for the same bot."""
+        """Return the command that runs bubbot for the same home and configuration."""
         options = {"--home": self._args.home, "--config": self._args.config}
         return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path)])
 
 
 def _only_stdin(text: str) -> str:
-    if text != "-":  # what was given is not shown: it may be the token
+    if text != "-":  # do not show the text: it may be the token
         raise argparse.ArgumentTypeError(
             "takes nothing but -, for standard input: others on this machine can read a command line"
         )

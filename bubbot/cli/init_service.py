@@ -1,4 +1,4 @@
-"""Offers, at the end of `bubbot init`, to put the bot under systemd where that answers."""
+"""The last question of `bubbot init`: whether to run the bot under systemd, if systemd answers."""
 
 from __future__ import annotations
 
@@ -19,24 +19,30 @@ NO_SERVICE, USER_SERVICE, SYSTEM_SERVICE = SERVICE_KINDS = ("none", "user", "sys
 
 @dataclass(frozen=True, slots=True)
 class RequestedService:
-    """The service that was asked for, of a home; `kind` None where nobody has said yet."""
+    """The service that an option requested, if any.
+
+    Attributes:
+        kind: one of `SERVICE_KINDS`; None if no option chose one.
+        home: the home of the bot.
+        config: the configuration, if not the one in the home.
+    """
 
     kind: str | None
     home: Path
     config: Path | None
 
     def check(self) -> None:
-        """Raises `ConfigError` where the service that an option asked for could not be installed: before all else."""
+        """Raise `ConfigError` if the requested service cannot be installed; call this before asking anything."""
         if self.kind in (USER_SERVICE, SYSTEM_SERVICE):
             self._plan(self.kind)
             check_manager(ask, user=self.kind == USER_SERVICE)
 
     def chosen(self, console: Console) -> str:
-        """What an option has said, else what is answered now, where systemd answers and could run the bot."""
+        """Return the kind that an option chose, else ask, if systemd answers and can run the bot."""
         if self.kind is not None:
             return self.kind
         kind = SYSTEM_SERVICE if os.geteuid() == 0 else USER_SERVICE
-        if console.unasked or not self._possible(kind):
+        if console.unasked or not self._is_installable(kind):
             return NO_SERVICE
         whose = "with this machine" if kind == SYSTEM_SERVICE else "with your session"
         options = {
@@ -46,7 +52,7 @@ class RequestedService:
         return console.choose("Run it as a service?", options)
 
     def install(self, kind: str, console: Console) -> bool:
-        """Installs the service of this kind; gives whether there is one then. Raises `ConfigError`."""
+        """Install the service of this kind; return false for `none`. Raises `ConfigError`."""
         if kind == NO_SERVICE:
             return False
         console.tell("")
@@ -58,7 +64,7 @@ class RequestedService:
             )
         return True
 
-    def _possible(self, kind: str) -> bool:
+    def _is_installable(self, kind: str) -> bool:
         if silent(ask, user=kind == USER_SERVICE) is not None:
             return False
         try:
@@ -68,17 +74,17 @@ class RequestedService:
         return True
 
     def _plan(self, kind: str) -> InstallPlan:
-        made = plan(self.home, self.config, user=kind == USER_SERVICE)
+        install_plan = plan(self.home, self.config, user=kind == USER_SERVICE)
         if kind == USER_SERVICE:
-            return made
-        # What was just written is root's. The first command makes the user it has to belong to.
-        owned = [self.home, *([self.config] if self.config else [])]
-        theirs = ("chown", "-R", "bubbot:bubbot", *map(str, owned))
-        return replace(made, commands=(made.commands[0], theirs, *made.commands[1:]))
+            return install_plan
+        # root owns the new files. The first command makes the user that has to own them.
+        paths = [self.home, *([self.config] if self.config else [])]
+        chown = ("chown", "-R", "bubbot:bubbot", *map(str, paths))
+        return replace(install_plan, commands=(install_plan.commands[0], chown, *install_plan.commands[1:]))
 
 
-def home_of(kind: str | None, given: Path | None) -> Path:
-    """The home that is set up: the one `given`, else the usual one of a service of the system or of this user."""
-    if given is not None:
-        return given.absolute()
+def home_of(kind: str | None, path: Path | None) -> Path:
+    """Return the home to set up: `path`, else the usual home of a system service or of this user."""
+    if path is not None:
+        return path.absolute()
     return (named_home() or SYSTEM_HOME) if kind == SYSTEM_SERVICE else default_home()

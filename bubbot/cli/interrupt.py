@@ -1,7 +1,7 @@
-"""Ctrl-C while the program loads and while it ends: it leaves at once, without a traceback.
+"""Ctrl-C while the program loads and while it ends: exit at once, without a traceback.
 
-In between a command takes Ctrl-C as `KeyboardInterrupt`, or its event loop does. This module imports nothing heavy, since
-nothing before it is protected.
+In between, the command or its event loop handles Ctrl-C as `KeyboardInterrupt`. This module imports nothing heavy,
+because nothing handles Ctrl-C until it has loaded.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import signal
 from types import FrameType
 
 EXIT_INTERRUPTED = 130
-"""The exit code after Ctrl-C, as of a shell: 128 and the number of the signal."""
+"""The exit code after Ctrl-C, as in a shell: 128 plus the number of the signal."""
 
 
 def leave_on_interrupt() -> None:
-    """Let Ctrl-C end the process at once, for as long as no command works that could leave something half done."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as under nohup
+    """Let Ctrl-C end the process at once; for phases in which no command can leave something half done."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as under nohup
         signal.signal(signal.SIGINT, _leave)
 
 

@@ -1,4 +1,4 @@
-"""The command `bubbot`: finds the command asked for, loads that one alone, and turns errors into exit codes."""
+"""The command `bubbot`: finds the requested command, loads only that one, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import __version__, log
-from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - one of the exit codes below
+from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.errors import (
     BubbotError,
     ChannelRefused,
@@ -39,14 +39,14 @@ EXIT_CODES: Mapping[type[BubbotError], int] = {
     ChannelRefused: EXIT_REFUSED,
     BubbotError: EXIT_FAILED,
 }
-"""The code of an error is that of its class, or of the nearest class above it."""
+"""The exit code of each error class; an error takes the code of its nearest base class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One line of help, and the module, with `configure(parser) -> None` and `run(args) -> int`.
+    """A command's line of help, and its module, with `configure(parser) -> None` and `run(args) -> int`.
 
-    `args` also has `command` (str), `home` and `config` (Path, or None where not given).
+    `args` also has `command` (str), `home` and `config` (Path, or None if not set).
     """
 
     help: str
@@ -70,22 +70,22 @@ COMMANDS: Mapping[str, Command] = {
     "restore": Command("make a home of a backup, in quarantine until it is released", "bubbot.cli.restore"),
     "doctor": Command("find out what is wrong with this home, and how to mend it", "bubbot.cli.doctor"),
 }
-"""Every command; its module is imported when it is asked for, and no other."""
+"""Every command; only the module of the requested one is imported."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that knows the options every command takes; parsers a command adds below it know them too."""
+    """A parser with the options of every command; subparsers that a command adds have them too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
-        # Suppressed, so that an option given before the command is not reset by the command's own parser.
-        every = self.add_argument_group("options of every command")
-        every.add_argument("--home", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="the home folder")
-        every.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
-        every.add_argument("--version", action="version", version=f"bubbot {__version__}")
+        # Suppressed, so that the command's own parser does not reset an option typed before the command.
+        group = self.add_argument_group("options of every command")
+        group.add_argument("--home", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="the home folder")
+        group.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
+        group.add_argument("--version", action="version", version=f"bubbot {__version__}")
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help. Unlike argparse, do not take a lost output for success."""
+        """Print the help. Unlike argparse, report a lost output as a failure."""
         if file is not None or sys.stdout is None:
             super().print_help(file)
             return
@@ -102,10 +102,14 @@ def main(
     commands: Mapping[str, Command] = COMMANDS,
     on_loaded: Callable[[], None] = lambda: None,
 ) -> int:
-    """Runs the command of `argv` (without the program's name; `sys.argv` where None) and returns its exit code.
+    """Run the command of `argv` and return its exit code.
 
-    `on_loaded` is called once the command is loaded and before it does anything. Raises nothing: every error becomes a
-    sentence on stderr and a code.
+    Raises nothing: every error becomes a sentence on stderr and an exit code.
+
+    Args:
+        argv: the arguments without the program's name; None for `sys.argv`.
+        commands: the commands by name.
+        on_loaded: called once the command is loaded, before it does anything.
     """
     try:
         _reserve_descriptors()
@@ -121,23 +125,26 @@ def main(
     except OutputFailed as error:
         return EXIT_OK if error.reader_left else _report(error)
     except BrokenPipeError as error:
-        # `bubbot tape list | head`: who read the output has enough. Any other broken pipe is a fault.
-        return EXIT_OK if _output_is_lost() else _report(error)
-    # The end of the program: whatever else comes up here is told in one sentence.
+        # `bubbot tape list | head`: the reader has closed the output. Any other broken pipe is a fault.
+        return EXIT_OK if _is_output_lost() else _report(error)
+    # The outermost boundary: report any other error in one sentence.
     except Exception as error:  # noqa: BLE001
         return _report(error)
 
 
 def _reserve_descriptors() -> None:
-    """Open the null device for each standard stream that is closed: else the next file that is opened, the database
-    perhaps, would be standard output to every child process. A closed standard input reads as an empty one."""
+    """Open the null device for each standard stream that is closed.
+
+    Otherwise the next file that is opened, perhaps the database, would be standard output to every child process. A
+    closed standard input reads as an empty one.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - the system gives the lowest number
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - the system assigns the lowest number
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process lives
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open until the process ends
 
 
 def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callable[[], None]) -> int:
@@ -147,17 +154,17 @@ def _run(argv: Sequence[str], commands: Mapping[str, Command], on_loaded: Callab
         return EXIT_OK
     first = top.parse_args(argv)
     if first.command not in commands:
-        near = get_close_matches(first.command, commands, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(commands)}"
+        matches = get_close_matches(first.command, commands, n=1)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(commands)}"
         top.error(f"there is no command {first.command!r}; {hint}")
     module: Any = import_module(commands[first.command].module)
     parser = CommandParser(prog=f"bubbot {first.command}", description=module.__doc__)
     module.configure(parser)
-    given = argparse.Namespace(**{"home": None, "config": None} | vars(first))
-    del given.rest
-    wanted = parser.parse_args(first.rest, given)
+    namespace = argparse.Namespace(**{"home": None, "config": None} | vars(first))
+    del namespace.rest
+    args = parser.parse_args(first.rest, namespace)
     on_loaded()
-    code: int = module.run(wanted)
+    code: int = module.run(args)
     return code
 
 
@@ -186,59 +193,61 @@ def _path(text: str) -> Path:
 
 
 def _report(error: Exception) -> int:
-    """Tells the error on stderr, in a sentence a line; returns its exit code."""
-    causes = [*_leaves(error)]
-    known = [cause for cause in causes if isinstance(cause, BubbotError)]
-    if len(known) == len(causes):
-        for line in dict.fromkeys(line for cause in known for line in str(cause).splitlines()):
-            _tell(line)
+    """Print the error on stderr, one sentence a line; return its exit code."""
+    causes = [*_flatten(error)]
+    expected = [cause for cause in causes if isinstance(cause, BubbotError)]
+    if len(expected) == len(causes):
+        for line in dict.fromkeys(line for cause in expected for line in str(cause).splitlines()):
+            _print_error(line)
         _log_traceback(error)
-        return next(EXIT_CODES[kind] for kind in type(known[0]).__mro__ if kind in EXIT_CODES)
-    unknown = next(cause for cause in causes if not isinstance(cause, BubbotError))
-    if isinstance(unknown, OSError) and _output_is_lost():
-        _tell(f"The output could not be written: {unknown.strerror}.")
+        return next(EXIT_CODES[error_class] for error_class in type(expected[0]).__mro__ if error_class in EXIT_CODES)
+    unexpected = next(cause for cause in causes if not isinstance(cause, BubbotError))
+    if isinstance(unexpected, OSError) and _is_output_lost():
+        _print_error(f"The output could not be written: {unexpected.strerror}.")
         return EXIT_FAILED
-    what = " ".join(f"{type(unknown).__name__}: {unknown}".split())
-    _tell(f"This should not have happened ({what[:300]}); run with BUBBOT_LOG__LEVEL=debug to see the traceback.")
+    description = " ".join(f"{type(unexpected).__name__}: {unexpected}".split())
+    _print_error(
+        f"This should not have happened ({description[:300]}); run with BUBBOT_LOG__LEVEL=debug to see the traceback."
+    )
     _log_traceback(error)
     return EXIT_FAILED
 
 
-def _leaves(error: Exception) -> Iterator[Exception]:
-    """The errors themselves, where several tasks failed at once."""
+def _flatten(error: Exception) -> Iterator[Exception]:
+    """Yield the single errors of a group, as several tasks can fail at once."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
-            yield from _leaves(inner)
+            yield from _flatten(inner)
     else:
         yield error
 
 
-def _tell(sentence: str) -> None:
+def _print_error(sentence: str) -> None:
     with suppress(OSError):
         print(f"bubbot: {log.printable(log.redact(sentence))}", file=sys.stderr)
 
 
 def _log_traceback(error: Exception) -> None:
-    # Loaded here, because only a command that failed early has neither logging nor settings yet.
+    # Imported here: only a command that failed early has neither logging nor settings yet.
     if not log.is_set_up():
         with suppress(ImportError):
             level, secrets = import_module("bubbot.settings.environment").logging_environment()
             log.setup(level, secrets=secrets)
-    logging.getLogger("bubbot.cli").debug("The traceback.", exc_info=error, extra={"action": "cli.failed"})
+    logging.getLogger("bubbot.cli").debug("command failed", exc_info=error, extra={"action": "cli.failed"})
 
 
-def _output_is_lost() -> bool:
-    """Whether stdout takes nothing any more; if so it is replaced, so that Python's own last flush is quiet."""
+def _is_output_lost() -> bool:
+    """Return true if stdout is gone; then redirect it to the null device, so that Python's last flush is quiet."""
     if sys.stdout is None:
         return False
     try:
         sys.stdout.flush()
-        # Unbuffered, a failed write leaves nothing to flush: then the pipe itself tells that nobody reads.
+        # Without a buffer, a failed write leaves nothing to flush: ask the pipe whether somebody reads.
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)
         if not any(events & select.POLLERR for _, events in poll.poll(0)):
             return False
-    except OSError:  # also where stdout is no file at all
+    except OSError:  # also if stdout is not a file at all
         pass
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Standard output: every command prints through here, so that nothing it prints controls the terminal."""
+"""Standard output: every command prints through this module, so that no printed text controls the terminal."""
 
 from __future__ import annotations
 
@@ -16,37 +16,41 @@ from bubbot.ports.channel import replace_controls
 
 
 def show(text: str, *, end: str = "\n", flush: bool = False) -> None:
-    """Print text for people; characters that a terminal would obey become U+FFFD.
+    """Print text for people; replace characters that a terminal would obey with U+FFFD.
 
     Args:
         text: any text, of several lines too.
-        end: what comes after it.
-        flush: return only when the system has it.
+        end: printed after the text.
+        flush: return only when the system has the text.
 
     Raises:
         OutputFailed: standard output is closed, full, or nobody reads it.
     """
-    with _failures():
+    with _translate_errors():
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed")
-        sys.stdout.write(_encodable(replace_controls(text + end), sys.stdout.encoding))
+        sys.stdout.write(_escape_unencodable(replace_controls(text + end), sys.stdout.encoding))
         if flush:
             sys.stdout.flush()
 
 
 def show_line(text: str) -> None:
-    """Print text for people on one line, whatever it holds."""
+    """Print text for people on one line, even if it contains line breaks."""
     show(" ".join(text.splitlines()))
 
 
 def show_json(data: Any, *, flush: bool = False) -> None:
-    """Print data as one line of JSON, which says the same after what a terminal would obey was escaped."""
+    """Print data as one line of JSON, with the characters escaped that a terminal would obey."""
     show(escape_json(json.dumps(data, ensure_ascii=not is_unicode())), flush=flush)
 
 
 class AnswerPrinter:
-    """Prints answers. `lost` is why one was not printed: from then on it takes no more, as later ones would come in the
-    place of that one."""
+    """Prints answers until one fails.
+
+    Attributes:
+        lost: the failure of the first unprinted answer; from then on every call raises it, as a later answer would take
+            the place of the lost one.
+    """
 
     def __init__(self) -> None:
         self.lost: OutputFailed | None = None
@@ -62,62 +66,62 @@ class AnswerPrinter:
             raise self.lost
 
     def check(self, session: str) -> None:
-        """Raise `OutputFailed` if an answer was lost, naming the command that shows it: to ask again costs money."""
+        """Raise `OutputFailed` if an answer was lost, naming the command that shows it: asking again costs money."""
         if self.lost is not None:
             command = f"bubbot tape show {quote(session)} --last 5"
             raise OutputFailed(f"{self.lost.reason}; what was answered is on the tape, `{command}` shows it")
 
 
 def show_aside(text: str) -> None:
-    """Print text for people on standard error, where there is one: notices beside the output of a command."""
+    """Print a notice on standard error, if there is one, so that the output of a command stays clean."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            print(_encodable(replace_controls(text), sys.stderr.encoding), file=sys.stderr, flush=True)
+            print(_escape_unencodable(replace_controls(text), sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 def escape_json(text: str) -> str:
-    """Escape in JSON what cannot be printed; as data it stays the same. Line feeds between values stay."""
+    """Escape unprintable characters in JSON, except line feeds between values; as data it stays the same."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 @contextmanager
-def raw_output(shown: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
-    """Write a file of UTF-8 to standard output: byte for byte, unless it is a terminal.
+def raw_output(escape: Callable[[str], str]) -> Iterator[Callable[[bytes], object]]:
+    """Yield a function that writes UTF-8 to standard output: byte for byte, unless it is a terminal.
 
     Args:
-        shown: how a terminal is shown a piece.
+        escape: makes text safe for a terminal.
 
     Raises:
         OutputFailed: standard output is closed, full, or nobody reads it.
     """
     if sys.stdout is None or sys.stdout.isatty():
-        yield lambda data: show(shown(data.decode(errors="replace")), end="")
+        yield lambda data: show(escape(data.decode(errors="replace")), end="")
         return
     buffer = sys.stdout.buffer
 
     def write(data: bytes) -> None:
-        with _failures():
+        with _translate_errors():
             buffer.write(data)
 
     yield write
-    with _failures():
+    with _translate_errors():
         buffer.flush()
 
 
 def flush_output() -> None:
-    """Hand to the system what was printed, while a failure can still be reported. Raises `OutputFailed`."""
-    with _failures():
+    """Flush standard output while a failure can still be reported. Raises `OutputFailed`."""
+    with _translate_errors():
         if sys.stdout is not None:
             sys.stdout.flush()
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: somebody closed the file
+    except (OSError, ValueError) as error:  # ValueError: the file was closed
         reader_left = isinstance(error, BrokenPipeError)
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         _discard_output()
@@ -125,15 +129,15 @@ def _failures() -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Let standard output go nowhere, so that Python's own last flush does not fail once more."""
+    """Discard further output, so that Python's last flush does not fail again."""
     with suppress(OSError, ValueError, AttributeError):
-        lost = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(lost, sys.stdout.fileno())
-        os.close(lost)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
-def _encodable(text: str, encoding: str | None) -> str:
-    """The text with escapes for what the stream cannot encode."""
+def _escape_unencodable(text: str, encoding: str | None) -> str:
+    """Escape the characters that the stream cannot encode."""
     encoding = encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

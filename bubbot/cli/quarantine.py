@@ -1,4 +1,4 @@
-"""The line by which a terminal is told of a home in quarantine."""
+"""The notice that a terminal shows for a home in quarantine."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bubbot.views.quarantine import RestoreFact
 from bubbot.wiring.app import open_tapes
 
 
-async def quarantine_line(made: CommandSetup) -> str:
-    """What to tell whoever begins to talk; empty where the home is in none. Reads only, also beside a running bot."""
-    restored = await read_quarantine(made)
-    if restored is None:
+async def quarantine_line(setup: CommandSetup) -> str:
+    """Read the notice for a home in quarantine; empty for any other. Safe while the bot runs."""
+    fact = await read_quarantine(setup)
+    if fact is None:
         return ""
-    texts = Texts(made.settings.bot.language)
-    return texts.say("quarantined", name=restored.backup, at=restored.created[:19].replace("T", " "))
+    texts = Texts(setup.settings.bot.language)
+    return texts.say("quarantined", name=fact.backup, at=fact.created[:19].replace("T", " "))
 
 
-async def read_quarantine(made: CommandSetup) -> RestoreFact | None:
+async def read_quarantine(setup: CommandSetup) -> RestoreFact | None:
     """Read the backup that a home in quarantine was restored from; None for any other home."""
-    with suppress(StoreError):  # there is no database yet, or the command itself is told what is wrong with it
-        async with open_tapes(made.home) as (store, _):
+    with suppress(StoreError):  # there is no database yet, or the command itself reports its fault
+        async with open_tapes(setup.home) as (store, _):
             return await Quarantine(service(store, HOME_TAPE)).standing()
     return None

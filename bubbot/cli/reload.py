@@ -1,4 +1,4 @@
-"""`bubbot reload`: the running bot takes over what was changed in its settings."""
+"""`bubbot reload`: lets the running bot apply changed settings."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import asyncio
 from collections.abc import Sequence
 
 from bubbot.cli.output import show
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.control.client import beside, connected
 from bubbot.control.codec import JsonObject
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
 
 RELOAD_TIMEOUT_SECONDS = 120.0
-"""Seconds: turns of a channel that is taken away may take thirty, and platforms are asked about new tokens."""
+"""Covers the 30 seconds that turns of a removed channel may take, and the platforms' checks of new tokens."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    """Add the help texts; the command has no options."""
     parser.description = (
         "Tell the running bot to read its settings again. They are checked first: where one is wrong, the bot goes on "
         "with those it has, and this command says what is wrong. Turns under way end as they began. SIGHUP does the "
@@ -28,33 +28,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was taken over."""
-    asyncio.run(_ask(setup(args)))
+    """Ask the running bot to reload; print what it applied."""
+    asyncio.run(_reload(load_setup(args)))
     return 0
 
 
-async def _ask(made: CommandSetup) -> None:
-    async def nobody_runs() -> None:
-        made.home.ensure()
-        with WriterLock(made.home):  # else somebody else has it, who is asked then
+async def _reload(setup: CommandSetup) -> None:
+    async def fail_without_bot() -> None:
+        setup.home.ensure()
+        with WriterLock(setup.home):  # if another process has the lock, `beside` asks that one
             raise ControlError("no bot runs for this home: it reads the settings when it starts")
 
-    async def in_the_bot(address: str) -> None:
+    async def reload_bot(address: str) -> None:
         async with connected(address) as peer:
             _print(await peer.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS))
 
-    await beside(made.home, nobody_runs, in_the_bot)
+    await beside(setup.home, fail_without_bot, reload_bot)
 
 
-def _print(told: JsonObject) -> None:
+def _print(reply: JsonObject) -> None:
     lines = [
-        *_line("Taken over", told["now"]),
-        *_line("Takes effect at the next start", told["later"]),
-        *_line("Channels begun anew", told["begun"]),
-        *_line("Channels ended", told["ended"]),
+        *_line("Taken over", reply["now"]),
+        *_line("Takes effect at the next start", reply["later"]),
+        *_line("Channels begun anew", reply["begun"]),
+        *_line("Channels ended", reply["ended"]),
     ]
     show("\n".join(lines) or "Nothing has changed.")
 
 
-def _line(what: str, names: Sequence[str]) -> list[str]:
-    return [f"{what}: {', '.join(names)}."] if names else []
+def _line(label: str, names: Sequence[str]) -> list[str]:
+    return [f"{label}: {', '.join(names)}."] if names else []

@@ -1,4 +1,4 @@
-"""`bubbot restore`: a new home out of a backup, and its release from quarantine."""
+"""`bubbot restore`: makes a home from a backup, and releases it from quarantine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from bubbot.cli.access import list_people
 from bubbot.cli.output import show
 from bubbot.cli.restore_change import ReleaseHome
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import perform
 from bubbot.errors import ConfigError
 from bubbot.home import Home, WriterLock
@@ -33,7 +33,7 @@ EXIT_OK = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Make a home out of a backup, where none is yet. The home is in quarantine: it can be looked at and talked with in "
         "the terminal, and sends nothing to anybody else until --release."
@@ -49,34 +49,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Restores or releases."""
+    """Restore a backup or release a home; return the exit code."""
     if args.deliver and not args.release:
         raise ConfigError("--deliver belongs to --release")
     if (args.backup is None) != args.release:
         raise ConfigError("give either the folder of a backup, or --release")
-    made = setup(args)
+    setup = load_setup(args)
     if args.release:
-        return asyncio.run(perform(made, "restore release", ReleaseHome(args.deliver)))
-    return asyncio.run(_restore(made, args.backup.absolute()))
+        return asyncio.run(perform(setup, "restore release", ReleaseHome(args.deliver)))
+    return asyncio.run(_restore(setup, args.backup.absolute()))
 
 
-async def _restore(made: CommandSetup, backup: Path) -> int:
-    """Checks the backup whole before anything is written; the database gets its name last."""
-    refuse_used(made.home.path)
+async def _restore(setup: CommandSetup, backup: Path) -> int:
+    """Verify the whole backup before writing anything; the database gets its name last."""
+    refuse_used(setup.home.path)
     manifest = await asyncio.to_thread(verified, backup)
-    made.home.ensure()
-    with WriterLock(made.home):
-        refuse_used(made.home.path)
-        with unpacked(backup, manifest, made.home.path) as folder:
-            restored = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
+    setup.home.ensure()
+    with WriterLock(setup.home):
+        refuse_used(setup.home.path)
+        with unpacked(backup, manifest, setup.home.path) as folder:
+            triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
             await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
-            notes = put_in_place(folder, manifest, made.home.path)
-            if restored:
+            notes = put_in_place(folder, manifest, setup.home.path)
+            if triggers:
                 notes.append(
-                    f"The backup lacked triggers that protect its history, which were restored: {', '.join(restored)}."
+                    f"The backup lacked triggers that protect its history, which were restored: {', '.join(triggers)}."
                 )
-    _tell(made.home, manifest, notes)
-    await _tell_contents(made)
+    _show_summary(setup.home, manifest, notes)
+    await _show_contents(setup)
     show(
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
         "When the other bot is gone for good, bubbot restore --release ends that."
@@ -94,7 +94,7 @@ async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifes
         await store.aclose()
 
 
-def _tell(home: Home, manifest: BackupManifest, notes: list[str]) -> None:
+def _show_summary(home: Home, manifest: BackupManifest, notes: list[str]) -> None:
     show(
         f"{home.path} is what the bot was at {manifest.created[:19]} UTC: {len(manifest.database.tapes)} tapes, verified."
     )
@@ -102,19 +102,19 @@ def _tell(home: Home, manifest: BackupManifest, notes: list[str]) -> None:
         show(note)
 
 
-async def _tell_contents(made: CommandSetup) -> None:
-    """Print what a person checks before the release: who may speak, where it connects to, and which secrets it lacks."""
+async def _show_contents(setup: CommandSetup) -> None:
+    """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
     try:
-        restored = CommandSetup(made.read_without_secrets(), made.home, made.config)
+        restored = CommandSetup(setup.read_without_secrets(), setup.home, setup.config)
         people = await list_people(restored)
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")
         return
     sections = {
-        "Who may speak with it:": [*people.splitlines(), *_open_places(restored.settings)],
+        "Who may speak with it:": [*people.splitlines(), *_describe_open_chats(restored.settings)],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
         "A backup holds no files with secrets. Put these back, or let bubbot init ask for them:": [
-            f"{one.file}  ({shown(one.setting)})" for one in restored.settings.missing_secrets
+            f"{secret.file}  ({shown(secret.setting)})" for secret in restored.settings.missing_secrets
         ],
         "Tokens that came from the environment or systemd, and have to come from there again:": [
             f"[channels.{name}] token" for name in _without_token(restored.settings)
@@ -125,18 +125,18 @@ async def _tell_contents(made: CommandSetup) -> None:
             show("\n".join([title, *(f"  {printable(line)}" for line in lines)]))
 
 
-def _open_places(settings: Settings) -> Iterator[str]:
-    """The chats and servers whose people may all speak, or some of them."""
+def _describe_open_chats(settings: Settings) -> Iterator[str]:
+    """Yield a line for each chat or server in which all people, or those with a role, may speak."""
     for name, table in settings.channels.items():
         common, _ = channel_settings(name, table)
         if common.groups:
             yield f"[channels.{name}] groups: {', '.join(common.groups)}"
         for guild, rules in common.guilds.items():
-            listed = {key: getattr(rules, key) for key in ("admins", "members", "roles", "admin_roles")}
-            words = ["everybody"] if rules.open else []
-            words += [f"{key} {', '.join(ids)}" for key, ids in listed.items() if ids]
-            if words:
-                yield f"[channels.{name}.guilds.{guild}]: {'; '.join(words)}"
+            ids_by_key = {key: getattr(rules, key) for key in ("admins", "members", "roles", "admin_roles")}
+            grants = ["everybody"] if rules.open else []
+            grants += [f"{key} {', '.join(ids)}" for key, ids in ids_by_key.items() if ids]
+            if grants:
+                yield f"[channels.{name}.guilds.{guild}]: {'; '.join(grants)}"
 
 
 def _addresses(settings: Settings) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The release of a home from quarantine, in this process or in the bot that runs for the home.
+"""The release of a home from quarantine, in this process or in the running bot.
 
-The bot that the backup was made from went on for a while: it has sent what the backup holds as unsent, and answered
-what it holds as unanswered. So all of that is ended, with facts, and nothing of it is done again.
+The original bot kept running after the backup: it has sent the messages that the backup holds as unsent, and answered
+those it holds as unanswered. So the release ends all of them by facts; nothing is done twice.
 """
 
 from __future__ import annotations
@@ -27,20 +27,31 @@ from bubbot.wiring.app import new_id, now
 from bubbot.wiring.channels import STDIN
 
 OUTCOME = "restored"
-"""What became of messages that were open when the backup was made."""
+"""The outcome of messages that were open when the backup was made."""
 UNSENT = "not sent: restored"
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseHome:
-    """`deliver`: what was left open stays so, and is sent and answered by the next run."""
+    """The arguments of a release.
+
+    Attributes:
+        deliver: keep open work open; the next run sends and answers it.
+    """
 
     deliver: bool
 
 
 @dataclass
 class _ReleaseSummary:
-    """The facts that end what was left open, and how much that was."""
+    """The facts that end open work, and how much there was.
+
+    Attributes:
+        batches: the facts by tape, for one transaction.
+        intents: messages of the bot that are not sent.
+        inbounds: messages of people that get no answer.
+        jobs: jobs whose time has passed.
+    """
 
     batches: list[Batch]
     intents: int = 0
@@ -48,67 +59,69 @@ class _ReleaseSummary:
     jobs: int = 0
 
     def add(self, tape: str, facts: Sequence[TapeEntry], at: datetime) -> None:
-        """Facts for a tape."""
+        """Add facts for a tape."""
         if facts:
             self.batches.append(
-                Batch(tape, tuple(one.stamped(EMPTY_OBJECT, timestamp(at)) for one in facts), keep_first=True)
+                Batch(tape, tuple(fact.stamped(EMPTY_OBJECT, timestamp(at)) for fact in facts), keep_first=True)
             )
 
 
-async def release(desk: CommandContext, given: ReleaseHome) -> CommandResult:
-    """Ends the quarantine and, where not everything is to be delivered, what was left open: in one transaction."""
-    restored = await Quarantine(service(desk.store, HOME_TAPE)).standing()
+async def release(context: CommandContext, arguments: ReleaseHome) -> CommandResult:
+    """End the quarantine and, unless everything is to be delivered, all open work; in one transaction."""
+    restored = await Quarantine(service(context.store, HOME_TAPE)).standing()
     if restored is None:
         raise ConfigError("this home is in no quarantine: there is nothing to release")
-    at, endings = now(), _ReleaseSummary([])
-    if not given.deliver:
-        await _end_channels(desk, restored, endings, at)
-        await _end_firings(desk, endings, at)
-    fact = released(deliver=given.deliver, intents=endings.intents, inbounds=endings.inbounds, jobs=endings.jobs)
-    endings.add(HOME_TAPE, [fact], at)
-    await desk.store.append(endings.batches)
-    return CommandResult(_words(desk, given, endings))
+    at, summary = now(), _ReleaseSummary([])
+    if not arguments.deliver:
+        await _end_channels(context, restored, summary, at)
+        await _end_firings(context, summary, at)
+    fact = released(deliver=arguments.deliver, intents=summary.intents, inbounds=summary.inbounds, jobs=summary.jobs)
+    summary.add(HOME_TAPE, [fact], at)
+    await context.store.append(summary.batches)
+    return CommandResult(_describe(context, arguments, summary))
 
 
-async def _end_channels(desk: CommandContext, restored: RestoreFact, endings: _ReleaseSummary, at: datetime) -> None:
-    """Every channel but the terminal: turns that were cut off are merged, and what they were for is not done again."""
-    names = {one.name for one in await desk.store.tapes()}
+async def _end_channels(context: CommandContext, restored: RestoreFact, summary: _ReleaseSummary, at: datetime) -> None:
+    """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
+    names = {tape.name for tape in await context.store.tapes()}
     channels = sorted({name.split("/", 2)[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
-    inboxes = {name: Inbox(service(desk.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
-    await recover(desk.store, list(inboxes.values()), lambda name: service(desk.store, name))
+    inboxes = {name: Inbox(service(context.store, inbox_tape(name)), new_id) for name in channels if name != STDIN}
+    await recover(context.store, list(inboxes.values()), lambda name: service(context.store, name))
     for name, inbox in inboxes.items():
-        left = await inbox.open()
-        facts = [done([one.id for one in left], outcome=OUTCOME)] if left else []
-        endings.add(inbox.name, [*facts, began_anew(timestamp(at), restored.id)], at)
-        outbox = Outbox(service(desk.store, outbox_tape(name)))
-        owed, live = await outbox.open(), await outbox.unanswered_live()
-        facts = [*(ended(one.id, UNSENT) for one in owed), *(live_end(one.inbound) for one in live)]
-        endings.add(outbox.name, facts, at)
-        endings.inbounds += len(left)
-        endings.intents += len(owed)
+        unanswered = await inbox.open()
+        facts = [done([one.id for one in unanswered], outcome=OUTCOME)] if unanswered else []
+        summary.add(inbox.name, [*facts, began_anew(timestamp(at), restored.id)], at)
+        outbox = Outbox(service(context.store, outbox_tape(name)))
+        unsent, live = await outbox.open(), await outbox.unanswered_live()
+        facts = [*(ended(one.id, UNSENT) for one in unsent), *(live_end(one.inbound) for one in live)]
+        summary.add(outbox.name, facts, at)
+        summary.inbounds += len(unanswered)
+        summary.intents += len(unsent)
 
 
-async def _end_firings(desk: CommandContext, endings: _ReleaseSummary, at: datetime) -> None:
-    """Times of jobs that have passed since the backup was made."""
-    book = ScheduleStore(service(desk.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=desk.settings.bot.timezone)
-    await book.load()
-    for standing in book.state.jobs.values():
-        facts = passed_over(standing, at)
-        endings.jobs += bool(facts)
-        endings.add(SCHEDULE_TAPE, facts, at)
+async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
+    """End the firings of jobs whose time has passed since the backup."""
+    schedules = ScheduleStore(
+        service(context.store, SCHEDULE_TAPE), now=now, new_id=new_id, zone=context.settings.bot.timezone
+    )
+    await schedules.load()
+    for job in schedules.state.jobs.values():
+        facts = passed_over(job, at)
+        summary.jobs += bool(facts)
+        summary.add(SCHEDULE_TAPE, facts, at)
 
 
-def _words(desk: CommandContext, given: ReleaseHome, endings: _ReleaseSummary) -> str:
-    if given.deliver:
-        what = "What was left open when the backup was made is sent and answered by the next bubbot run."
+def _describe(context: CommandContext, arguments: ReleaseHome, summary: _ReleaseSummary) -> str:
+    if arguments.deliver:
+        outcome = "What was left open when the backup was made is sent and answered by the next bubbot run."
     else:
-        what = (
-            f"Ended as {UNSENT!r}: {endings.intents} messages to people; ended without an answer: {endings.inbounds} "
-            f"messages of theirs; jobs whose time had passed: {endings.jobs}."
+        outcome = (
+            f"Ended as {UNSENT!r}: {summary.intents} messages to people; ended without an answer: {summary.inbounds} "
+            f"messages of theirs; jobs whose time had passed: {summary.jobs}."
         )
-    then = (
+    next_step = (
         "The bot that runs now has to be started anew to have its channels."
-        if desk.schedules
+        if context.schedules
         else "bubbot run starts it."
     )
-    return f"Released. {what}\n{then}\n"
+    return f"Released. {outcome}\n{next_step}\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 from bubbot.cli.output import show
 from bubbot.cli.session_names import service
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.write_command import perform
 from bubbot.errors import ConfigError, ScheduleRefused, StoreUnavailable
 from bubbot.log import printable
@@ -26,7 +26,7 @@ from bubbot.views.schedule import DeliveriesView, JobHistoryView
 from bubbot.wiring.app import now, open_tapes
 
 SCHEDULE_WRITE_ACTIONS = frozenset({"add", "edit", "pause", "resume", "run", "remove", "chat"})
-"""The actions that write; the others work beside a running bot."""
+"""The actions that write; the others only read, also while the bot runs."""
 JOB_OPTIONS = (
     "when", "prompt", "command", "text", "zone", "name", "catch_up", "catch_limit", "jitter", "until", "runs", "budget",
     "urgent", "nested", "to",
@@ -34,7 +34,7 @@ JOB_OPTIONS = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The subcommands."""
+    """Add the help texts and the subcommands."""
     parser.description = (
         "Plan what the bot is to be asked, to run or to say, once or again and again, and see what became of it. "
         "`bubbot run` keeps the time. List, show, history and next only read, and work beside a running bot."
@@ -42,13 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, helps: str, example: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = commands.add_parser(
+        subparser: argparse.ArgumentParser = commands.add_parser(
             name,
             help=helps,
             description=f"{helps[0].upper()}{helps[1:]}.",
             epilog=f"example: bubbot schedule {example}",
         )
-        return made
+        return subparser
 
     def job(of: argparse.ArgumentParser) -> None:
         of.add_argument("job", help="its id, the beginning of it, or its name; list shows them")
@@ -59,18 +59,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     history = action("history", "tell when a job fired, ran, failed and was delivered", "history 3fa9c1")
     job(history)
     history.add_argument("--limit", type=int, default=20, metavar="N", help="how many facts, 20 where left out")
-    coming = action("next", "say what a schedule means, without planning anything", "next '0 9 * * 1-5'")
-    coming.add_argument("when", help="such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'")
-    coming.add_argument("--zone", metavar="ZONE", default="", help="IANA time zone; the bot's where left out")
-    coming.add_argument("--count", type=int, default=5, metavar="N", help="how many times, 5 where left out")
+    next_firings = action("next", "say what a schedule means, without planning anything", "next '0 9 * * 1-5'")
+    next_firings.add_argument("when", help="such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'")
+    next_firings.add_argument("--zone", metavar="ZONE", default="", help="IANA time zone; the bot's where left out")
+    next_firings.add_argument("--count", type=int, default=5, metavar="N", help="how many times, 5 where left out")
     add = action("add", "plan a job in a chat", "add telegram:42 '0 9 * * 1-5' --text 'Stand-up!'")
     add.add_argument("session", help="the chat, such as telegram:42")
     add.add_argument("when", help="such as '0 9 * * 1-5', '@daily', 'every 90m' or 'at 2026-12-24 18:00'")
-    _options(add)
+    _add_job_options(add)
     edit = action("edit", "change a job; what is left out stays", "edit 3fa9c1 --when 'every 2h'")
     job(edit)
     edit.add_argument("--when", metavar="WHEN", default=argparse.SUPPRESS, help="another schedule")
-    _options(edit)
+    _add_job_options(edit)
     job(action("pause", "pause a job", "pause 3fa9c1"))
     resume = action("resume", "let a paused job go on, or all that wait since the clock was ahead", "resume 3fa9c1")
     resume.add_argument("job", nargs="?", default="", help="a paused job; without one, all that wait for the clock")
@@ -82,9 +82,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     chat.add_argument("--quiet", metavar="HOURS", default="", help="such as 22:00-07:00, or none")
 
 
-def _options(of: argparse.ArgumentParser) -> None:
-    def option(name: str, helps: str, **how: Any) -> None:
-        of.add_argument(f"--{name}", default=argparse.SUPPRESS, help=helps, **({"metavar": "TEXT"} | how))
+def _add_job_options(of: argparse.ArgumentParser) -> None:
+    def option(name: str, helps: str, **settings: Any) -> None:
+        of.add_argument(f"--{name}", default=argparse.SUPPRESS, help=helps, **({"metavar": "TEXT"} | settings))
 
     option("prompt", "what the bot is to be asked")
     option("command", "a comma command to run, such as ,memory.show", dest="comma")
@@ -93,16 +93,16 @@ def _options(of: argparse.ArgumentParser) -> None:
     option("name", "a short name", metavar="NAME")
     option("catch-up", "what to do with missed firings", choices=("skip", "once", "all"), metavar="HOW")
     option("catch-limit", "how many --catch-up all does at most", type=int, metavar="N")
-    option("jitter", "come up to this much later, such as 5m", type=_length, metavar="LENGTH")
+    option("jitter", "come up to this much later, such as 5m", type=_seconds, metavar="LENGTH")
     option("until", "the last day or time, such as 2026-12-31", metavar="DATE")
     option("runs", "how often it comes at most; 0 for no limit", type=int, metavar="N")
-    option("budget", "how long it may take, such as 2m; 0 for no limit", type=_length, metavar="LENGTH")
+    option("budget", "how long it may take, such as 2m; 0 for no limit", type=_seconds, metavar="LENGTH")
     option("to", "another chat that gets the answer, such as telegram:42", metavar="SESSION")
     of.add_argument("--urgent", action="store_true", default=argparse.SUPPRESS, help="come in quiet hours too")
     of.add_argument("--nested", action="store_true", default=argparse.SUPPRESS, help="its turns may schedule too")
 
 
-def _length(text: str) -> int:
+def _seconds(text: str) -> int:
     try:
         return 0 if text == "0" else duration(text)
     except ScheduleRefused as error:
@@ -110,71 +110,73 @@ def _length(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one action."""
-    made = setup(args)
+    """Run one action; return its exit code."""
+    setup = load_setup(args)
     if args.action in SCHEDULE_WRITE_ACTIONS:
-        # Loaded here: what only reads needs nothing of it.
+        # Imported here: reading actions do not need it.
         arguments = import_module("bubbot.cli.schedule_change").ChangeSchedule
-        typed = {name: value for name, value in vars(args).items() if name != "command"}  # that is `schedule`
-        if "comma" in typed:
-            typed["command"] = typed.pop("comma")
-        known = {name: value for name, value in typed.items() if name in arguments.__dataclass_fields__}
-        given = tuple(name for name in JOB_OPTIONS if name in known)
-        return asyncio.run(perform(made, "schedule", arguments(**known, given=given)))
+        options = {name: value for name, value in vars(args).items() if name != "command"}  # that is `schedule`
+        if "comma" in options:
+            options["command"] = options.pop("comma")
+        fields = {name: value for name, value in options.items() if name in arguments.__dataclass_fields__}
+        job_options = tuple(name for name in JOB_OPTIONS if name in fields)
+        return asyncio.run(perform(setup, "schedule", arguments(**fields, given=job_options)))
     try:
-        told = asyncio.run(_ACTIONS[args.action](made, args))
-        show("\n".join(printable(line) for line in told.splitlines()))
+        text = asyncio.run(_ACTIONS[args.action](setup, args))
+        show("\n".join(printable(line) for line in text.splitlines()))
     except ScheduleRefused as error:
         raise ConfigError(str(error)) from error
     return 0
 
 
-async def _read(made: CommandSetup, then: Callable[[Any, Any, SqliteStore, Any], Awaitable[str]]) -> str:
-    """Opens the tapes and reads the jobs; in a home without tapes there are none."""
+async def _read(setup: CommandSetup, render: Callable[[Any, Any, SqliteStore, Any], Awaitable[str]]) -> str:
+    """Read the jobs and render them with `render`; a home without tapes has no jobs."""
     change = import_module("bubbot.cli.schedule_change")
     try:
-        async with open_tapes(made.home) as (store, _):
-            book = change.book_of(service(store, SCHEDULE_TAPE), made.settings)
+        async with open_tapes(setup.home) as (store, _):
+            book = change.make_store(service(store, SCHEDULE_TAPE), setup.settings)
             await book.load()
-            teller = JobFormatter(Texts(), now(), made.settings.bot.timezone)
-            return await then(change.changes_of(book), teller, store, book)
+            formatter = JobFormatter(Texts(), now(), setup.settings.bot.timezone)
+            return await render(change.make_changes(book), formatter, store, book)
     except StoreUnavailable:
-        if made.home.database.exists():
+        if setup.home.database.exists():
             raise
         return Texts().say("jobs_none")
 
 
-async def _list(made: CommandSetup, args: argparse.Namespace) -> str:
-    async def listed(changes: Any, teller: JobFormatter, _store: SqliteStore, _book: Any) -> str:
-        return teller.listed(changes.listed(every=True, over=args.over), "")
+async def _list(setup: CommandSetup, args: argparse.Namespace) -> str:
+    async def render(changes: Any, formatter: JobFormatter, _store: SqliteStore, _book: Any) -> str:
+        return formatter.listed(changes.listed(every=True, over=args.over), "")
 
-    return await _read(made, listed)
-
-
-async def _show(made: CommandSetup, args: argparse.Namespace) -> str:
-    async def shown(changes: Any, teller: JobFormatter, _store: SqliteStore, _book: Any) -> str:
-        return teller.shown(changes.find(args.job))
-
-    return await _read(made, shown)
+    return await _read(setup, render)
 
 
-async def _history(made: CommandSetup, args: argparse.Namespace) -> str:
-    async def told(changes: Any, teller: JobFormatter, store: SqliteStore, book: Any) -> str:
+async def _show(setup: CommandSetup, args: argparse.Namespace) -> str:
+    async def render(changes: Any, formatter: JobFormatter, _store: SqliteStore, _book: Any) -> str:
+        return formatter.shown(changes.find(args.job))
+
+    return await _read(setup, render)
+
+
+async def _history(setup: CommandSetup, args: argparse.Namespace) -> str:
+    async def render(changes: Any, formatter: JobFormatter, store: SqliteStore, book: Any) -> str:
         job = changes.find(args.job).job
         facts = await book.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
-        turns = [str(one.payload["data"]["turn"]) for one in facts if "turn" in one.payload["data"]]
+        turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
         sent = await service(store, outbox_tape(job.target.channel)).read(DeliveriesView(turns))
-        return teller.history(job, facts, sent)
+        return formatter.history(job, facts, sent)
 
-    return await _read(made, told)
+    return await _read(setup, render)
 
 
-async def _next(made: CommandSetup, args: argparse.Namespace) -> str:
-    zone, texts = zone_named(args.zone or made.settings.bot.timezone), Texts()
+async def _next(setup: CommandSetup, args: argparse.Namespace) -> str:
+    zone, texts = zone_named(args.zone or setup.settings.bot.timezone), Texts()
     when = parse_when(args.when, now(), zone)
     lines = [in_words(when, zone, texts)]
     with suppress(OverflowError):
-        lines += [moment_words(one, zone, texts) for one in upcoming(when, zone, now(), min(max(args.count, 1), 100))]
+        lines += [
+            moment_words(moment, zone, texts) for moment in upcoming(when, zone, now(), min(max(args.count, 1), 100))
+        ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What `bubbot schedule` changes, in this process or in the bot that runs for the home."""
+"""The changes of `bubbot schedule`, made in this process or in the running bot."""
 
 from __future__ import annotations
 
@@ -23,8 +23,30 @@ from bubbot.wiring.app import new_id, now
 
 @dataclass(frozen=True, slots=True)
 class ChangeSchedule:
-    """One change as it was typed; what an action does not take, or was not given, is empty. `given`: the names of the
-    options that were given."""
+    """A change as typed; fields that the action does not take, or that were not typed, are empty.
+
+    Attributes:
+        action: `add`, `edit`, `pause`, `resume`, `run`, `remove` or `chat`.
+        given: the names of the options that were typed.
+        session: the chat, such as `telegram:42`, for `add` and `chat`.
+        job: the id of a job, the beginning of it, or its name.
+        when: a schedule, such as `0 9 * * 1-5`.
+        prompt: a prompt for the bot.
+        command: a comma command to run.
+        text: a text to send as it is.
+        zone: an IANA time zone.
+        name: a short name of the job.
+        catch_up: `skip`, `once` or `all`, for missed firings.
+        catch_limit: the most firings that `all` makes up for.
+        jitter: the longest random delay, in seconds.
+        until: the last day or time.
+        runs: the number of firings; 0 for no limit.
+        budget: the longest duration, in seconds; 0 for no limit.
+        urgent: fire in quiet hours, too.
+        nested: let the turns of the job schedule jobs.
+        to: another chat that gets the answer.
+        quiet: quiet hours such as `22:00-07:00`, or `none`; for `chat`.
+    """
 
     action: str
     given: tuple[str, ...] = ()
@@ -51,58 +73,62 @@ class ChangeSchedule:
 NOWHERE = ChatRef(TERMINAL, TERMINAL)
 
 
-async def change(desk: CommandContext, asked: ChangeSchedule) -> CommandResult:
-    """Does it, through the bot's own book where that runs, so that it counts at once."""
-    book = desk.schedules
+async def change(context: CommandContext, arguments: ChangeSchedule) -> CommandResult:
+    """Apply the change; a running bot's own schedule store applies it, so that it takes effect at once."""
+    book = context.schedules
     if book is None:
-        book = book_of(service(desk.store, SCHEDULE_TAPE), desk.settings)
+        book = make_store(service(context.store, SCHEDULE_TAPE), context.settings)
         await book.load()
     try:
-        text, facts = _changed(book, asked)
+        text, facts = _apply(book, arguments)
     except ScheduleRefused as error:
         raise ConfigError(str(error)) from error
     await book.write(facts)
-    later = desk.schedules is None and asked.action in ("add", "edit", "resume", "run")
-    return CommandResult(f"{text}\n" + ("`bubbot run` keeps the time; it does not run just now.\n" if later else ""))
+    needs_daemon = context.schedules is None and arguments.action in ("add", "edit", "resume", "run")
+    return CommandResult(
+        f"{text}\n" + ("`bubbot run` keeps the time; it does not run just now.\n" if needs_daemon else "")
+    )
 
 
-def book_of(tape: TapeService, settings: Settings) -> ScheduleStore:
-    """The book of a home in which no bot runs."""
+def make_store(tape: TapeService, settings: Settings) -> ScheduleStore:
+    """Make the schedule store of a home in which no bot runs."""
     rules = settings.schedule
     limits = ScheduleLimits(rules.per_chat, rules.failures, rules.endless)
     return ScheduleStore(tape, now=now, new_id=new_id, zone=settings.bot.timezone, limits=limits)
 
 
-def changes_of(book: ScheduleStore, session: str = "") -> JobChanges:
-    """Changes by whoever sits at the terminal: the owner of everything."""
-    place = place_named(session) if session else NOWHERE
-    asker = JobRequester(Actor(place.channel, TERMINAL), Role.OWNER, place, owns_all=True)
-    return JobChanges(book.state, asker, now(), new_id, book.limits, book.zone)
+def make_changes(book: ScheduleStore, session: str = "") -> JobChanges:
+    """Make changes on behalf of the person at the terminal, who owns every job."""
+    chat = place_named(session) if session else NOWHERE
+    requester = JobRequester(Actor(chat.channel, TERMINAL), Role.OWNER, chat, owns_all=True)
+    return JobChanges(book.state, requester, now(), new_id, book.limits, book.zone)
 
 
-def _changed(book: ScheduleStore, asked: ChangeSchedule) -> tuple[str, Sequence[TapeEntry]]:
-    made, texts = changes_of(book, asked.session), Texts()
-    teller = JobFormatter(texts, made.now, book.zone)
-    if asked.action == "chat":
-        facts = made.chat(made.asker.session, asked.zone, asked.quiet)
-        return teller.chat(book.state.after(facts), made.asker.session), facts
-    what = {one.name: getattr(asked, one.name) for one in fields(asked) if one.name in asked.given}
-    if asked.action == "add":
-        job, facts = made.add(what)
-        return teller.made("job_added", job, made), facts
-    if asked.action == "resume" and not asked.job:
-        facts = made.resume_waiting()
+def _apply(book: ScheduleStore, arguments: ChangeSchedule) -> tuple[str, Sequence[TapeEntry]]:
+    changes, texts = make_changes(book, arguments.session), Texts()
+    formatter = JobFormatter(texts, changes.now, book.zone)
+    if arguments.action == "chat":
+        facts = changes.chat(changes.asker.session, arguments.zone, arguments.quiet)
+        return formatter.chat(book.state.after(facts), changes.asker.session), facts
+    options = {
+        option.name: getattr(arguments, option.name) for option in fields(arguments) if option.name in arguments.given
+    }
+    if arguments.action == "add":
+        job, facts = changes.add(options)
+        return formatter.made("job_added", job, changes), facts
+    if arguments.action == "resume" and not arguments.job:
+        facts = changes.resume_waiting()
         return f"{len(facts)} jobs go on from the present; what fired before does not fire again.", facts
-    standing = made.find(asked.job)
-    if asked.action == "edit":
-        job, facts = made.edit(standing, what)
-        return teller.made("job_changed", job, made), facts
-    if asked.action == "resume":
-        facts = made.resume(standing)
-        return f"{named(standing.job)} goes on.", facts
-    if asked.action == "pause":
-        return texts.say("job_paused", job=standing.job.id), made.pause(standing)
-    if asked.action == "run":
-        return texts.say("job_run", job=named(standing.job)), made.run(standing)
-    told = texts.say("job_removed", job=named(standing.job), what=what_words(standing.job, texts))
-    return told, made.remove(standing)
+    job_state = changes.find(arguments.job)
+    if arguments.action == "edit":
+        job, facts = changes.edit(job_state, options)
+        return formatter.made("job_changed", job, changes), facts
+    if arguments.action == "resume":
+        facts = changes.resume(job_state)
+        return f"{named(job_state.job)} goes on.", facts
+    if arguments.action == "pause":
+        return texts.say("job_paused", job=job_state.job.id), changes.pause(job_state)
+    if arguments.action == "run":
+        return texts.say("job_run", job=named(job_state.job)), changes.run(job_state)
+    text = texts.say("job_removed", job=named(job_state.job), what=what_words(job_state.job, texts))
+    return text, changes.remove(job_state)

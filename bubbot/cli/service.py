@@ -1,4 +1,4 @@
-"""`bubbot service`: puts the bot under systemd, takes it away again, and shows how it is there."""
+"""`bubbot service`: puts the bot under systemd, removes it again, and shows its state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATUS_PROPERTIES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Runs the bot under systemd: it starts with the machine (or with your session), is started again when it fails, "
         "and tells how its channels are. The home is never touched."
@@ -51,30 +51,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carries out the action."""
+    """Run the action; return its exit code."""
     user = args.user or not (args.system or os.geteuid() == 0)
     home = args.home or (default_home() if user else named_home() or SYSTEM_HOME)
     if args.action == "status":
-        return _status(home, user=user)
+        return _show_status(home, user=user)
     if args.action == "install":
-        made = plan(home, args.config, user=user, backups=args.backups)
-        return _dry(made) if args.dry_run else _install(made, Home(home))
-    made = removal(user=user)
+        install_plan = plan(home, args.config, user=user, backups=args.backups)
+        return _show_installation(install_plan) if args.dry_run else _install(install_plan, Home(home))
+    install_plan = removal(user=user)
     if args.dry_run:
-        return _dry_removal(made)
-    take_away(made, _say)
+        return _show_removal(install_plan)
+    take_away(install_plan, _say)
     return 0
 
 
-def _install(made: InstallPlan, home: Home) -> int:
+def _install(install_plan: InstallPlan, home: Home) -> int:
     if any(finding.id == "lock.held" for finding in check_lock(home)):
-        running = properties(ask, UNIT, ["MainPID"], user=made.user) or {}
+        running = properties(ask, UNIT, ["MainPID"], user=install_plan.user) or {}
         if str(home.holder()) != running.get("MainPID"):
             raise HomeLocked(
                 f"Process {home.holder() or '?'} writes to the home {home.path}, and the service could not start: "
                 "end it first (Ctrl-C, or kill), then install again."
             )
-    apply(made, _say)
+    apply(install_plan, _say)
     if names := left_behind():
         _say(
             f"The service does not see the variables of this shell, and these count here: {', '.join(names)}. "
@@ -83,48 +83,52 @@ def _install(made: InstallPlan, home: Home) -> int:
     return 0
 
 
-def _dry(made: InstallPlan) -> int:
-    for file in made.files:
+def _show_installation(install_plan: InstallPlan) -> int:
+    for file in install_plan.files:
         if file.there == file.text:
             _say(f"# {file.path} is there already")
             continue
         _say(f"# {file.path}" + ("" if file.there is None else " (what is there now would be kept as a copy)"))
         show(file.text)
-    for command in made.commands:
+    for command in install_plan.commands:
         _say(f"# would run: {' '.join(command)}")
     return 0
 
 
-def _dry_removal(made: InstallPlan) -> int:
-    for command in made.commands[:-1]:
+def _show_removal(install_plan: InstallPlan) -> int:
+    for command in install_plan.commands[:-1]:
         _say(f"# would run: {' '.join(command)}")
-    for file in made.files:
+    for file in install_plan.files:
         _say(f"# would remove {file.path} and keep a copy")
-    _say(f"# would run: {' '.join(made.commands[-1])}" if made.files else "# there is no service to remove")
+    _say(
+        f"# would run: {' '.join(install_plan.commands[-1])}"
+        if install_plan.files
+        else "# there is no service to remove"
+    )
     return 0
 
 
-def _status(home: Path, *, user: bool) -> int:
-    found = properties(ask, UNIT, STATUS_PROPERTIES, user=user)
-    if found is None:
-        why = silent(ask, user=user) or "it did not answer"
-        _say(f"service: systemd does not manage services here ({why}). Without it: {INSTEAD}")
-    elif found.get("LoadState") == "not-found":
+def _show_status(home: Path, *, user: bool) -> int:
+    state = properties(ask, UNIT, STATUS_PROPERTIES, user=user)
+    if state is None:
+        reason = silent(ask, user=user) or "it did not answer"
+        _say(f"service: systemd does not manage services here ({reason}). Without it: {INSTEAD}")
+    elif state.get("LoadState") == "not-found":
         _say(f"service: not installed ({'bubbot service install' if user else 'sudo bubbot service install --system'})")
     else:
-        failed = "" if found.get("Result") in ("success", None) else f", last end: {found['Result']}"
+        failed = "" if state.get("Result") in ("success", None) else f", last end: {state['Result']}"
         _say(
-            f"service: {found.get('ActiveState')} ({found.get('SubState')}), {found.get('UnitFileState')}, "
-            f"process {found.get('MainPID')}, {found.get('NRestarts')} restarts{failed}"
+            f"service: {state.get('ActiveState')} ({state.get('SubState')}), {state.get('UnitFileState')}, "
+            f"process {state.get('MainPID')}, {state.get('NRestarts')} restarts{failed}"
         )
-        if found.get("StatusText"):
-            _say(f"says: {found['StatusText']}")
+        if state.get("StatusText"):
+            _say(f"says: {state['StatusText']}")
     if os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
         _say(f"home: {home} is closed to this user; {'the user who owns it' if user else 'root'} is told more.")
     else:
         for finding in check_lock(Home(home)):
             _say(f"home: {home}: {finding.cause}")
-    return RUNNING if found is not None and found.get("ActiveState") == "active" else NOT_RUNNING
+    return RUNNING if state is not None and state.get("ActiveState") == "active" else NOT_RUNNING
 
 
 def _say(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Which tape a word on the command line means, and which session a tape belongs to."""
+"""The tape that a word on the command line refers to, and the session that a tape belongs to."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from bubbot.tape.service import TapeService, session_tape
 from bubbot.wiring.app import new_id, now
 
 IMPORTS = "bubbot/imports"
-"""The system's tape that says which tape was imported, and for which session."""
+"""The system's tape that records the imported tapes and their sessions."""
 IMPORTED = "tape/imported"
 
 
-async def tape_name(store: SqliteStore, workspace: str, wanted: str) -> str:
-    """The tape that a name or session id means. Raises `EntryNotFound`."""
-    names = {one.name for one in await store.tapes()}
-    for name in (wanted, session_tape(workspace, wanted), session_tape(workspace, f"stdin:{wanted}")):
+async def tape_name(store: SqliteStore, workspace: str, reference: str) -> str:
+    """Find the tape that a name or session id refers to. Raises `EntryNotFound`."""
+    names = {tape.name for tape in await store.tapes()}
+    for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
         if name in names:
             return name
-    raise EntryNotFound(f"there is no tape {wanted}; bubbot tape list shows those there are")
+    raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows those there are")
 
 
 async def session_of(store: SqliteStore, tape: str) -> str:
-    """The session id: that of its import, or the one which the bootstrap anchor of the tape carries."""
+    """Read the session id of a tape: from its import, or from its bootstrap anchor; empty if it has none."""
     queries = (
         TapeQuery(IMPORTS, kinds=("event",), names=(IMPORTED,), newest=True),
         TapeQuery(tape, kinds=("anchor",), names=("session/start",), limit=1),
     )
     imports, starts = await store.fetch(queries)
-    known = {fact.payload["data"]["tape"]: fact.payload["data"]["session"] for fact in reversed(imports)}
-    session = known.get(tape) or (starts[0].meta.get("session") if starts else None)
+    sessions = {fact.payload["data"]["tape"]: fact.payload["data"]["session"] for fact in reversed(imports)}
+    session = sessions.get(tape) or (starts[0].meta.get("session") if starts else None)
     return session if isinstance(session, str) else ""
 
 
 def session_named(text: str) -> str:
-    """The session id that a name means: `work` is `stdin:work`, and what has a colon stands for itself."""
+    """Return the session id for a name: `work` is `stdin:work`; a name with a colon is an id already."""
     name = text.strip()
     if not name or not all(name.split(":")) or not name.isprintable():
         raise ConfigError(f"{text!r} is no session; give a name such as work, or an id such as telegram:42")
@@ -43,17 +43,20 @@ def session_named(text: str) -> str:
 
 
 def not_of_the_system(tape: str, what: str) -> None:
-    """Raises `ConfigError` for a tape that belongs to the system."""
+    """Raise `ConfigError` for a tape that belongs to the system; the error says it is never `what`."""
     if tape.startswith("bubbot/"):
         raise ConfigError(f"{tape} belongs to the system and is never {what}; bubbot tape show prints it")
 
 
 async def no_open_turn(store: SqliteStore, tape: str, session: str) -> None:
-    """Raises `ConfigError` where a process died in a turn of this tape: its merge counts on the tape as it was."""
+    """Raise `ConfigError` if a process died during a turn of this tape.
+
+    The merge of that turn expects the tape as it was.
+    """
     if any(fork.tape == tape for fork in await store.forks()):
         raise ConfigError(f"{session} has an unfinished turn: let bubbot chat --session {session} finish it first")
 
 
 def service(store: SqliteStore, name: str, session: str = "") -> TapeService:
-    """The tape, for commands."""
+    """Make the tape service for a command."""
     return TapeService(store, name, now=now, new_id=new_id, session=session)

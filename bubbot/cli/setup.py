@@ -1,4 +1,4 @@
-"""What commands share: settings, home, log, session ids."""
+"""The parts that commands share: settings, home, log, session ids."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from bubbot.settings.loader import Settings, load, load_with_missing_secrets
 class CommandSetup:
     """The settings and the home of this run.
 
-    The settings may lack secrets, which reading commands and the terminal do not need; whoever needs them calls
-    `Settings.require_secrets`.
+    Attributes:
+        settings: may lack secrets, which reading commands and the terminal do not need; a command that needs them calls
+            `Settings.require_secrets`.
+        home: the home folder.
+        config: the configuration, if not the one in the home.
     """
 
     settings: Settings
@@ -26,27 +29,27 @@ class CommandSetup:
     config: Path | None = None
 
     def read(self) -> Settings:
-        """The settings as they are written now. Raises `ConfigError`."""
+        """Read the settings again from their sources. Raises `ConfigError`."""
         return load(home=self.home.path, config=self.config)
 
     def read_without_secrets(self) -> Settings:
-        """Read the settings as they are written now; a secret whose file cannot be used is left out."""
+        """Read the settings again, without the secrets whose files cannot be used."""
         return load_with_missing_secrets(home=self.home.path, config=self.config)
 
 
-def setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
-    """Loads the settings and sets up the log; `quiet`: a person sees warnings only, unless asked for more."""
+def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
+    """Load the settings and set up the log; if `quiet`, the level `info` shows warnings only."""
     home = Home(getattr(args, "home", None) or default_home())
     config: Path | None = getattr(args, "config", None)
-    made = CommandSetup(load_with_missing_secrets(home=home.path, config=config), home, config)
-    level, form = made.settings.log.level, made.settings.log.format
-    secrets = (*made.settings.secrets(), *environment_secrets())
-    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=form)
-    return made
+    setup = CommandSetup(load_with_missing_secrets(home=home.path, config=config), home, config)
+    level, log_format = setup.settings.log.level, setup.settings.log.format
+    secrets = (*setup.settings.secrets(), *environment_secrets())
+    log.setup("warning" if quiet and level == "info" else level, secrets=secrets, form=log_format)
+    return setup
 
 
 def session_id(text: str) -> str:
-    """The session id that a name given on the command line stands for: `work` is `stdin:work`."""
+    """Return the session id for a name given on the command line: `work` is `stdin:work`."""
     chat = text.removeprefix("stdin:").strip()
     if not chat:
         raise ConfigError("--session is empty; give the conversation a name, such as work")

@@ -1,4 +1,4 @@
-"""`bubbot status`: how the bot is that runs for this home, or what its database says where none runs."""
+"""`bubbot status`: the health of the bot that runs for this home, or the state of its database if none runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from bubbot.cli.output import show, show_json
 from bubbot.cli.session_names import service
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.control.client import DaemonNotRunning, connected
 from bubbot.control.codec import decode
 from bubbot.errors import StoreUnavailable
@@ -22,14 +22,14 @@ from bubbot.wiring.app import now, open_tapes
 from bubbot.wiring.health import left_behind, nobody_runs
 
 STATUS_TIMEOUT_SECONDS = 5.0
-"""Seconds a bot has to answer; one that does not is as good as none."""
+"""The time a bot has to answer; a slower one counts as not running."""
 MAX_INTERVAL_SECONDS = 3600.0
 POLL_SECONDS = 0.1
 WIDTH = 16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Say how the running bot is: its channels, what waits, what comes next, budgets, database and the last errors. "
         "Where none runs, say what the database holds. The exit code is 0 if a bot runs, hears every channel, gets answers "
@@ -48,66 +48,66 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Asks, tells, and returns 0 where all is well."""
-    made = setup(args)
-    return asyncio.run(_run(made, args))
+    """Print the status; return 0 if the bot is healthy, else 1."""
+    setup = load_setup(args)
+    return asyncio.run(_run(setup, args))
 
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found <= MAX_INTERVAL_SECONDS:
+        seconds = 0.0
+    if not 0 < seconds <= MAX_INTERVAL_SECONDS:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no number of seconds above 0, at most {MAX_INTERVAL_SECONDS:.0f}"
         )
-    return found
+    return seconds
 
 
-async def _run(made: CommandSetup, args: argparse.Namespace) -> int:
-    found, trouble = await _asked(made.home, args.wait)
-    if found is None:
-        if args.quiet:  # nothing is read that nobody is told
+async def _run(setup: CommandSetup, args: argparse.Namespace) -> int:
+    snapshot, trouble = await _query_bot(setup.home, args.wait)
+    if snapshot is None:
+        if args.quiet:  # nothing is printed, so read nothing
             return 1
-        found = await _read(made)
+        snapshot = await _read(setup)
     if args.json:
-        told = as_json(found) | ({"trouble": trouble} if trouble else {})
-        show_json(told)
+        data = as_json(snapshot) | ({"trouble": trouble} if trouble else {})
+        show_json(data)
     elif not args.quiet:
-        show("\n".join(printable(line) for line in _lines(found, trouble)))
-    return 0 if found.healthy else 1
+        show("\n".join(printable(line) for line in _lines(snapshot, trouble)))
+    return 0 if snapshot.healthy else 1
 
 
-async def _asked(home: Home, wait: float) -> tuple[HealthSnapshot | None, str]:
-    """What the running bot says, and what is wrong about it in one line; None where no bot answers."""
+async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, str]:
+    """Query the running bot for its health and its troubles in one line; None if no bot answers."""
     if not is_held(home):
         return None, "No bot runs for this home; this is what its database says."
     pid, address = home.held_by()
-    who = "Another process" if pid is None else f"Process {pid}"
+    holder = "Another process" if pid is None else f"Process {pid}"
     if pid is not None and address is None:
-        return None, f"{who} writes to this home and is no daemon: a chat, or another command."
+        return None, f"{holder} writes to this home and is no daemon: a chat, or another command."
     try:
         async with asyncio.timeout(wait):
-            found = await _answer(home)
+            snapshot = await _request_snapshot(home)
     except TimeoutError:
         return None, (
-            f"{who} holds this home and gave no answer within {wait:g} seconds: it is starting, ending, or blocked."
+            f"{holder} holds this home and gave no answer within {wait:g} seconds: it is starting, ending, or blocked."
         )
-    if found.quarantine is not None:
-        return found, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
-    deaf = [one.name for one in found.channels if not one.fine]
-    silent = [one.name for one in found.failing]
-    told = [
-        *(["The disk is full: the bot waits for room."] if found.full else []),
+    if snapshot.quarantine is not None:
+        return snapshot, "In quarantine, with no channel: `bubbot restore --release`, and then a new start, end that."
+    deaf = [channel.name for channel in snapshot.channels if not channel.fine]
+    silent = [model.name for model in snapshot.failing]
+    troubles = [
+        *(["The disk is full: the bot waits for room."] if snapshot.full else []),
         *([f"Not every channel receives: {', '.join(deaf)}."] if deaf else []),
         *([f"No answer comes from {', '.join(silent)}."] if silent else []),
     ]
-    return found, " ".join(told)
+    return snapshot, " ".join(troubles)
 
 
-async def _answer(home: Home) -> HealthSnapshot:
-    """Asks until somebody is there: a bot that starts is a moment away."""
+async def _request_snapshot(home: Home) -> HealthSnapshot:
+    """Request the health until a bot answers: one that is starting answers a moment later."""
     while True:
         address = home.held_by()[1]
         try:
@@ -119,20 +119,20 @@ async def _answer(home: Home) -> HealthSnapshot:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _read(made: CommandSetup) -> HealthSnapshot:
-    """What the database says."""
+async def _read(setup: CommandSetup) -> HealthSnapshot:
+    """Read the health from the database."""
     try:
-        async with open_tapes(made.home) as (store, _):
-            return await left_behind(store, lambda name: service(store, name), made.home, made.settings, now=now)
+        async with open_tapes(setup.home) as (store, _):
+            return await left_behind(store, lambda name: service(store, name), setup.home, setup.settings, now=now)
     except StoreUnavailable:
-        if made.home.database.exists():
+        if setup.home.database.exists():
             raise
-        return nobody_runs(made.settings, made.home, now)
+        return nobody_runs(setup.settings, setup.home, now)
 
 
-def _lines(found: HealthSnapshot, trouble: str) -> Iterator[str]:
+def _lines(snapshot: HealthSnapshot, trouble: str) -> Iterator[str]:
     if trouble:
         yield trouble
-    for row in HealthFormatter(Texts(), found).rows():
-        for place, line in enumerate(row.lines):
-            yield f"{row.label if place == 0 else '':<{WIDTH}}{line}"
+    for row in HealthFormatter(Texts(), snapshot).rows():
+        for index, line in enumerate(row.lines):
+            yield f"{row.label if index == 0 else '':<{WIDTH}}{line}"

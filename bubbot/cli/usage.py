@@ -1,4 +1,4 @@
-"""`bubbot usage`: which models were asked, for whom, and what that cost."""
+"""`bubbot usage`: calls of models and their costs, by chat, person, job, model and day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from bubbot.cli.output import escape_json, show
 from bubbot.cli.session_names import service
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import StoreUnavailable
 from bubbot.log import printable
 from bubbot.texts import Texts
@@ -22,7 +22,7 @@ from bubbot.wiring.channel_factory import Deps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the command's help texts and options."""
     parser.description = (
         "Show what models were asked and what that cost, by chat, person, job, model and day, and how much of each "
         "budget is used. It only reads, and works beside a running bot."
@@ -35,8 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the report."""
-    show(asyncio.run(_read(setup(args), args)))
+    """Print the report."""
+    show(asyncio.run(_read(load_setup(args), args)))
     return 0
 
 
@@ -47,35 +47,35 @@ def _chat(text: str) -> str:
     return text
 
 
-async def _read(made: CommandSetup, args: argparse.Namespace) -> str:
-    plan = plan_of(made.settings)
+async def _read(setup: CommandSetup, args: argparse.Namespace) -> str:
+    plan = plan_of(setup.settings)
     try:
-        async with open_tapes(made.home) as (store, _):
-            ledger = ledger_of(made.settings, service(store, BUDGET_TAPE), Deps(now, new_id), plan)
-            return await _told(ledger, args)
+        async with open_tapes(setup.home) as (store, _):
+            reporter = ledger_of(setup.settings, service(store, BUDGET_TAPE), Deps(now, new_id), plan)
+            return await _render(reporter, args)
     except StoreUnavailable:
-        if made.home.database.exists():
+        if setup.home.database.exists():
             raise
         return json.dumps({"total": None}) if args.json else Texts().say("usage_none")
 
 
-async def _told(ledger: UsageReporter, args: argparse.Namespace) -> str:
+async def _render(reporter: UsageReporter, args: argparse.Namespace) -> str:
     period: Period = args.period
-    found = await ledger.spending(period, args.chat or "")
-    words = [args.by] if args.by else [word for word in BY if word != "day" or period != "day"]
+    report = await reporter.spending(period, args.chat or "")
+    tables = [args.by] if args.by else [table for table in BY if table != "day" or period != "day"]
     if args.json:
-        return escape_json(json.dumps(_as_json(ledger, period, found, words), ensure_ascii=False))
+        return escape_json(json.dumps(_as_json(reporter, period, report, tables), ensure_ascii=False))
     texts = Texts()
-    lines = [*ledger.report(texts, period, found, words, 10**9)]
-    limits = await ledger.limits(texts, [("chat", args.chat)] if args.chat else None)
+    lines = [*reporter.report(texts, period, report, tables, 10**9)]
+    limits = await reporter.limits(texts, [("chat", args.chat)] if args.chat else None)
     return printable("\n".join([*lines, *([texts.say("usage_limits"), *limits] if limits else [])]), keep="\n")
 
 
-def _as_json(ledger: UsageReporter, period: Period, found: SpendingReport, words: list[str]) -> dict[str, Any]:
+def _as_json(reporter: UsageReporter, period: Period, report: SpendingReport, tables: list[str]) -> dict[str, Any]:
     return {
         "period": period,
-        "since": ledger.since(period),
+        "since": reporter.since(period),
         "tape": BUDGET_TAPE,
-        "total": found.total.as_json(),
-        "by": {word: {name: one.as_json() for name, one in found.by[word].items()} for word in words},
+        "total": report.total.as_json(),
+        "by": {table: {name: spending.as_json() for name, spending in report.by[table].items()} for table in tables},
     }

@@ -1,4 +1,4 @@
-"""Commands that write: done here, or by the bot that runs for this home, through the same function."""
+"""Commands that write: this process or the running bot carries them out, by the same function."""
 
 from __future__ import annotations
 
@@ -22,13 +22,21 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.wiring.app import open_tapes
 
 WRITE_TIMEOUT_SECONDS = 300.0
-"""Seconds a command waits for the turn that runs in its session."""
+"""The longest time a command waits for the running turn of its session."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What a writing command works on. `exclusive` keeps the turns of a session away for the time of its block;
-    `access` and `schedules` are the running bot's own records of who may speak, and of jobs."""
+    """The state that a writing command works on.
+
+    Attributes:
+        store: the tapes, open for writing.
+        workspace: the workspace of the home's sessions.
+        settings: the current settings.
+        exclusive: keeps turns of a session from running during its block.
+        access: the running bot's own access service; None if no bot runs.
+        schedules: the running bot's own schedule store; None if no bot runs.
+    """
 
     store: SqliteStore
     workspace: str
@@ -39,15 +47,15 @@ class CommandContext:
 
     @asynccontextmanager
     async def alone(self, tape: str, session: str = "") -> AsyncIterator[None]:
-        """The only one to write to a tape until the block ends. Raises `ConfigError` after five minutes."""
+        """Keep all other writers off a tape until the block ends. Raises `ConfigError` after five minutes."""
         session = session or await session_of(self.store, tape)
-        if not session:  # an archive, or a tape of the system: no turn runs there
+        if not session:  # no turn runs on an archive or a tape of the system
             yield
             return
-        held = self.exclusive(session)
+        exclusion = self.exclusive(session)
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
-                await held.__aenter__()
+                await exclusion.__aenter__()
         except TimeoutError as error:
             raise ConfigError(
                 f"a turn of {session} has been running for {WRITE_TIMEOUT_SECONDS / 60:.0f} minutes: ,stop ends it; nothing was written"
@@ -55,12 +63,12 @@ class CommandContext:
         try:
             yield
         finally:
-            await held.__aexit__(None, None, None)
+            await exclusion.__aexit__(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command prints, and its exit code."""
+    """The text that a command prints, and its exit code."""
 
     text: str
     code: int = 0
@@ -71,7 +79,13 @@ Work: TypeAlias = Callable[[CommandContext, Any], Awaitable[CommandResult]]
 
 @dataclass(frozen=True, slots=True)
 class WriteCommand:
-    """A command that writes: the module with its arguments, a frozen dataclass of plain values, and its function."""
+    """A command that writes.
+
+    Attributes:
+        module: the module with the next two.
+        arguments: the name of its arguments, a frozen dataclass of plain values.
+        work: the name of its function, a `Work`.
+    """
 
     module: str
     arguments: str
@@ -82,46 +96,55 @@ WRITING: Mapping[str, WriteCommand] = {
     "memory save": WriteCommand("bubbot.cli.memory.change", "SaveMemory", "save"),
     "memory forget": WriteCommand("bubbot.cli.memory.change", "ForgetMemory", "forget"),
     "memory restore": WriteCommand("bubbot.cli.memory.change", "RestoreMemory", "restore"),
-    "memory import": WriteCommand("bubbot.cli.memory.change", "ImportMemory", "take"),
+    "memory import": WriteCommand("bubbot.cli.memory.change", "ImportMemory", "import_memory"),
     "tape archive": WriteCommand("bubbot.cli.tape.change", "ArchiveTape", "archive"),
     "tape gc": WriteCommand("bubbot.cli.tape.gc_change", "CollectTapes", "collect"),
-    "tape import": WriteCommand("bubbot.cli.tape.change", "ImportTape", "take"),
+    "tape import": WriteCommand("bubbot.cli.tape.change", "ImportTape", "import_tape"),
     "restore release": WriteCommand("bubbot.cli.restore_change", "ReleaseHome", "release"),
-    "tape index": WriteCommand("bubbot.cli.tape.index", "RebuildIndex", "make"),
+    "tape index": WriteCommand("bubbot.cli.tape.index", "RebuildIndex", "rebuild"),
     "schedule": WriteCommand("bubbot.cli.schedule_change", "ChangeSchedule", "change"),
     "access": WriteCommand("bubbot.cli.access_change", "ChangeAccess", "change"),
 }
-"""Every command that writes and ends; a module is loaded when its command is asked for."""
+"""Every command that writes and ends; only the module of the requested command is imported."""
 
 
-async def perform(made: CommandSetup, name: str, arguments: object, *, here: Work | None = None) -> int:
-    """Does a command of `WRITING`, prints what it says, and returns its exit code.
+async def perform(setup: CommandSetup, name: str, arguments: object, *, here: Work | None = None) -> int:
+    """Carry out a command of `WRITING`, print its text, and return its exit code.
 
-    `here`: a function to use instead in this process, where something is known already. Raises what the command
-    raises, wherever it ran; `HomeLocked` where another process writes that takes no requests.
+    Args:
+        setup: the settings and the home of this command.
+        name: a key of `WRITING`.
+        arguments: an instance of its arguments class.
+        here: a function to use in this process instead, if the caller has results already.
+
+    Raises:
+        HomeLocked: a process that takes no requests writes to the home.
+        BubbotError: any error of the command, wherever it ran.
     """
 
     async def in_this_process() -> CommandResult:
-        async with open_tapes(made.home, write=True) as (store, workspace):
-            return await (here or _loaded(name)[1])(CommandContext(store, workspace, made.settings, _alone), arguments)
+        async with open_tapes(setup.home, write=True) as (store, workspace):
+            return await (here or _loaded(name)[1])(
+                CommandContext(store, workspace, setup.settings, _no_exclusion), arguments
+            )
 
     async def in_the_bot(address: str) -> CommandResult:
         async with connected(address) as peer:
-            told = await peer.request("command", {"name": name, "arguments": encode(arguments)})
-        return decode(told.get("told"), CommandResult)
+            reply = await peer.request("command", {"name": name, "arguments": encode(arguments)})
+        return decode(reply.get("told"), CommandResult)
 
-    told = await beside(made.home, in_this_process, in_the_bot)
-    show(told.text, end="")
-    return told.code
+    result = await beside(setup.home, in_this_process, in_the_bot)
+    show(result.text, end="")
+    return result.code
 
 
-async def answer(desk: CommandContext, body: JsonObject) -> JsonObject:
-    """What the running bot answers to the request `command`."""
+async def answer(context: CommandContext, body: JsonObject) -> JsonObject:
+    """Answer the request `command` in the running bot."""
     name = body.get("name")
     if not isinstance(name, str) or name not in WRITING:
         raise ControlError(f"the running bot has no command {name!r}: restart it after an update")
     kind, work = _loaded(name)
-    return {"told": encode(await work(desk, decode(body.get("arguments"), kind)))}
+    return {"told": encode(await work(context, decode(body.get("arguments"), kind)))}
 
 
 def _loaded(name: str) -> tuple[type[Any], Work]:
@@ -131,6 +154,6 @@ def _loaded(name: str) -> tuple[type[Any], Work]:
 
 
 @asynccontextmanager
-async def _alone(_session: str) -> AsyncIterator[None]:
-    """This process holds the lock and runs no turns."""
+async def _no_exclusion(_session: str) -> AsyncIterator[None]:
+    """Do nothing: this process holds the lock and runs no turns."""
     yield

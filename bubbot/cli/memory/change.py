@@ -1,4 +1,4 @@
-"""What `bubbot memory` changes, in this process or in the bot that runs for the home."""
+"""The changes of `bubbot memory`, made in this process or in the running bot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXIT_NO_CHANGE = 1
 
 @dataclass(frozen=True, slots=True)
 class SaveMemory:
-    """The whole new long-term memory of a session."""
+    """The complete new long-term memory of a session."""
 
     session: str
     text: str
@@ -29,7 +29,7 @@ class SaveMemory:
 
 @dataclass(frozen=True, slots=True)
 class ForgetMemory:
-    """What the lines to remove contain."""
+    """The text in the lines to remove."""
 
     session: str
     text: str
@@ -37,7 +37,7 @@ class ForgetMemory:
 
 @dataclass(frozen=True, slots=True)
 class RestoreMemory:
-    """The version to bring back."""
+    """The version to restore."""
 
     session: str
     version: int
@@ -45,7 +45,7 @@ class RestoreMemory:
 
 @dataclass(frozen=True, slots=True)
 class ImportedNote:
-    """A note of a day, `YYYY-MM-DD`."""
+    """A daily note; `date` is `YYYY-MM-DD`."""
 
     date: str
     content: str
@@ -53,7 +53,15 @@ class ImportedNote:
 
 @dataclass(frozen=True, slots=True)
 class ImportMemory:
-    """What the files held; `left_out` are the names of those that are no memory."""
+    """The contents of the imported files.
+
+    Attributes:
+        session: the session that gets the memory.
+        long_term: the text of the long-term memory.
+        notes: the daily notes.
+        left_out: the names of files that are not memory.
+        replace: replace a memory that is not empty.
+    """
 
     session: str
     long_term: str
@@ -63,95 +71,97 @@ class ImportMemory:
 
 
 @asynccontextmanager
-async def _opened(desk: CommandContext, wanted: str, *, new: bool = False) -> AsyncIterator[MemoryZone]:
-    """The memory of a session, which nobody else changes meanwhile; `new` makes the session where there is none."""
+async def _open_memory(context: CommandContext, reference: str, *, create: bool = False) -> AsyncIterator[MemoryZone]:
+    """Open the memory of a session and keep other writers away; `create` makes a missing session."""
     try:
-        name = await tape_name(desk.store, desk.workspace, wanted)
+        name = await tape_name(context.store, context.workspace, reference)
     except EntryNotFound:
-        if not new:
+        if not create:
             raise
-        session = session_named(wanted)
-        name = session_tape(desk.workspace, session)
+        session = session_named(reference)
+        name = session_tape(context.workspace, session)
     else:
         not_of_the_system(name, "remembered from")
-        if any(one.archived_from for one in await desk.store.tapes() if one.name == name):
+        if any(tape.archived_from for tape in await context.store.tapes() if tape.name == name):
             raise ConfigError(f"{name} is an archive; its memory can be read and no longer changed")
-        session = await session_of(desk.store, name)
-    async with desk.alone(name, session):
-        await no_open_turn(desk.store, name, wanted)
-        tape = service(desk.store, name, session)
-        if new:
+        session = await session_of(context.store, name)
+    async with context.alone(name, session):
+        await no_open_turn(context.store, name, reference)
+        tape = service(context.store, name, session)
+        if create:
             await tape.ensure_bootstrap_anchor()
-        zone, days = ZoneInfo(desk.settings.bot.timezone), desk.settings.memory.retention_days
+        zone, days = ZoneInfo(context.settings.bot.timezone), context.settings.memory.retention_days
         try:
             yield MemoryZone(tape, now=now, zone=zone, retention_days=days)
         except MemoryTooLarge as error:
             raise ConfigError(str(error)) from error
 
 
-async def save(desk: CommandContext, given: SaveMemory) -> CommandResult:
-    """Replaces the long-term memory."""
-    async with _opened(desk, given.session, new=True) as zone:
+async def save(context: CommandContext, arguments: SaveMemory) -> CommandResult:
+    """Replace the long-term memory."""
+    async with _open_memory(context, arguments.session, create=True) as zone:
         before = await zone.read()
-        lost = await zone.save_long_term(given.text)
+        removed = await zone.save_long_term(arguments.text)
         after = await zone.read()
-    return CommandResult(_change(before, after, given.session, lost))
+    return CommandResult(_describe_change(before, after, arguments.session, removed))
 
 
-async def forget(desk: CommandContext, given: ForgetMemory) -> CommandResult:
-    """Removes the lines that contain a text."""
-    async with _opened(desk, given.session) as zone:
+async def forget(context: CommandContext, arguments: ForgetMemory) -> CommandResult:
+    """Remove the lines that contain a text."""
+    async with _open_memory(context, arguments.session) as zone:
         before = await zone.read()
-        removed = await zone.forget(given.text)
+        removed = await zone.forget(arguments.text)
         after = await zone.read()
     if not removed:
-        return CommandResult(f"No line contains {given.text!r}; nothing was removed.\n", EXIT_NO_CHANGE)
-    told = _change(before, after, given.session, removed)
-    return CommandResult(f"{told}Older versions remain on the tape with these lines, and so does what was said.\n")
+        return CommandResult(f"No line contains {arguments.text!r}; nothing was removed.\n", EXIT_NO_CHANGE)
+    text = _describe_change(before, after, arguments.session, removed)
+    return CommandResult(f"{text}Older versions remain on the tape with these lines, and so does what was said.\n")
 
 
-async def restore(desk: CommandContext, given: RestoreMemory) -> CommandResult:
-    """Brings an older version back."""
-    async with _opened(desk, given.session) as zone:
+async def restore(context: CommandContext, arguments: RestoreMemory) -> CommandResult:
+    """Restore an older version as the newest."""
+    async with _open_memory(context, arguments.session) as zone:
         before = await zone.read()
-        await zone.restore(given.version)
+        await zone.restore(arguments.version)
         after = await zone.read()
-    return CommandResult(_change(before, after, given.session))
+    return CommandResult(_describe_change(before, after, arguments.session))
 
 
-async def take(desk: CommandContext, given: ImportMemory) -> CommandResult:
-    """Takes memory that was read from files."""
-    notes = tuple(DailyNote(note.date, note.content) for note in given.notes)
-    days = desk.settings.memory.retention_days
-    async with _opened(desk, given.session, new=True) as zone:
+async def import_memory(context: CommandContext, arguments: ImportMemory) -> CommandResult:
+    """Import memory that the command read from files."""
+    notes = tuple(DailyNote(note.date, note.content) for note in arguments.notes)
+    days = context.settings.memory.retention_days
+    async with _open_memory(context, arguments.session, create=True) as zone:
         before = await zone.read()
-        if not before.empty and not given.replace:
+        if not before.empty and not arguments.replace:
             raise ConfigError(
-                f"{given.session} remembers something already: --replace puts this in its place (the older version "
+                f"{arguments.session} remembers something already: --replace puts this in its place (the older version "
                 "stays on the tape)"
             )
-        await zone.adopt(MemorySnapshot(long_term=given.long_term, dailies=notes))
+        await zone.adopt(MemorySnapshot(long_term=arguments.long_term, dailies=notes))
         after = await zone.read()
         oldest, last = (zone.today() - timedelta(days=days)).isoformat(), zone.last_day()
-    told = _change(before, after, given.session)
-    if given.left_out:
-        told += f"Left out: {', '.join(given.left_out)}.\n"
+    text = _describe_change(before, after, arguments.session)
+    if arguments.left_out:
+        text += f"Left out: {', '.join(arguments.left_out)}.\n"
     if old := [note.date for note in after.dailies if not oldest <= note.date <= last]:
-        told += (
+        text += (
             f"{len(old)} of the {len(after.dailies)} notes are of days more than {days} days ago or ahead: "
             "they leave the newest version when the session is next opened, and stay in this one. "
             "To keep them, set retention_days under [memory] first.\n"
         )
-    return CommandResult(told)
+    return CommandResult(text)
 
 
-def _change(before: MemorySnapshot, after: MemorySnapshot, session: str, gone: list[str] | None = None) -> str:
+def _describe_change(
+    before: MemorySnapshot, after: MemorySnapshot, session: str, removed: list[str] | None = None
+) -> str:
     if after.seal_id == before.seal_id:
         return f"Nothing changed: this is what version {after.version} (entry {after.seal_id}) says.\n"
     notes = f"{len(after.dailies)} daily note{'' if len(after.dailies) == 1 else 's'}"
-    told = [f"Memory of {session} is now version {after.version} (entry {after.seal_id}), with {notes}."]
-    if gone:
-        told += ["No longer there:", *(f"- {line.strip()}" for line in gone)]
+    lines = [f"Memory of {session} is now version {after.version} (entry {after.seal_id}), with {notes}."]
+    if removed:
+        lines += ["No longer there:", *(f"- {line.strip()}" for line in removed)]
     if before.version and not before.empty:
-        told.append(f"`bubbot memory restore {session} {before.version}` brings back what was there before.")
-    return "".join(f"{line}\n" for line in told)
+        lines.append(f"`bubbot memory restore {session} {before.version}` brings back what was there before.")
+    return "".join(f"{line}\n" for line in lines)

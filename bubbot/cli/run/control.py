@@ -1,4 +1,4 @@
-"""The control socket of `bubbot run`: what `chat`, `ask` and every writing command ask of it."""
+"""The control socket of `bubbot run`: requests of `chat`, `ask` and every writing command."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from bubbot.wiring.reload import Reloader
 
 @asynccontextmanager
 async def control(daemon: Daemon, reloader: Reloader, path: Path) -> AsyncIterator[ControlServer]:
-    """Answers on the socket at `path` until the block ends."""
+    """Answer on the socket at `path` until the block ends."""
     app = daemon.app
 
     async def command(_peer: ControlPeer, body: JsonObject) -> JsonObject:
         current = reloader.current
-        desk = CommandContext(app.opened, app.workspace, current, app.runtime.exclusive, daemon.access, app.time.book)
-        return await answer(desk, body)
+        context = CommandContext(
+            app.opened, app.workspace, current, app.runtime.exclusive, daemon.access, app.time.book
+        )
+        return await answer(context, body)
 
     async def reload(_peer: ControlPeer, _body: JsonObject) -> JsonObject:
         return asdict(await reloader.reload("command"))
@@ -45,9 +47,9 @@ async def control(daemon: Daemon, reloader: Reloader, path: Path) -> AsyncIterat
 
 
 def _doors(daemon: Daemon) -> ChatService:
-    app, line = daemon.app, daemon.app.lines[daemon.remote.name]
+    app, runtime = daemon.app, daemon.app.lines[daemon.remote.name]
 
-    async def notice(session: str) -> str:
+    async def read_notice(session: str) -> str:
         try:
             model = await app.models.on(app.tape(session))
         except ModelError as error:
@@ -56,16 +58,18 @@ def _doors(daemon: Daemon) -> ChatService:
             model.warm()
         return model.traits.notice or ""
 
-    async def owed(session: str) -> int:
-        await line.deliverer.resume(session, queued=True)
+    async def count_pending(session: str) -> int:
+        await runtime.deliverer.resume(session, queued=True)
         running, waiting = app.runtime.busy(session)
         return waiting + running
 
-    async def idle(session: str) -> None:
+    async def wait_until_idle(session: str) -> None:
         await app.runtime.session_idle(session)
-        await line.deliverer.delivered(session.split(":", 2)[1])  # not what others are slow to take
+        await runtime.deliverer.delivered(session.split(":", 2)[1])  # does not wait for slower chats
 
     async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        return await line.gate.accept(inbound)  # a reload puts another gate there
+        return await runtime.gate.accept(inbound)  # a reload replaces the gate
 
-    return ChatService(accept, notice, owed, idle, line.deliverer.delivered, lambda: app.commands, app.tape)
+    return ChatService(
+        accept, read_notice, count_pending, wait_until_idle, runtime.deliverer.delivered, lambda: app.commands, app.tape
+    )

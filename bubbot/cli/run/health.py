@@ -1,4 +1,4 @@
-"""The health of `bubbot run`, over HTTP, where `[health] port` is set."""
+"""The HTTP health endpoints of `bubbot run`, if `[health] port` is set."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from bubbot.wiring.daemon import Daemon
 
 
 @asynccontextmanager
-async def health(daemon: Daemon, made: CommandSetup) -> AsyncIterator[None]:
-    """Answers about the bot until the block ends.
+async def health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
+    """Serve the health of the bot until the block ends.
 
-    The HTTP library and that for metrics are loaded only where somebody wants to ask.
+    The libraries for HTTP and metrics are loaded only if a port is configured.
     """
-    settings = made.settings.health
+    settings = setup.settings.health
     if settings.port is None:
         yield
         return
-    door: Any = import_module("bubbot.gateway.health_server")
+    server: Any = import_module("bubbot.gateway.health_server")
     metrics: Any = import_module("bubbot.gateway.metrics").Metrics()
     attached(daemon, metrics)
     watch = daemon.app.watch
-    asked = door.Asked(
+    probe = server.HealthProbe(
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
@@ -33,16 +33,16 @@ async def health(daemon: Daemon, made: CommandSetup) -> AsyncIterator[None]:
         watch.failing,
         watch.full,
     )
-    async with door.health_door(door.HealthAddress(settings.host, settings.port), asked, metrics):
+    async with server.health_door(server.HealthAddress(settings.host, settings.port), probe, metrics):
         yield
 
 
 def attached(daemon: Daemon, metrics: Any) -> None:
-    """Counts what the bot does, and after each reload what its channels do then; what was counted goes on."""
-    over = daemon.app.watch.over
+    """Attach the metrics to the bot, and after each reload to its new channels; counters keep their values."""
+    sources = daemon.app.watch.over
 
     def attach() -> None:
-        metrics.attach(over.lines.values(), over.activity, over.budget)
+        metrics.attach(sources.lines.values(), sources.activity, sources.budget)
 
     attach()
     daemon.reloaded.append(attach)

@@ -1,4 +1,4 @@
-"""What `bubbot run` tells the service manager that started it, where there is one."""
+"""Reports of `bubbot run` to the service manager that started it, if there is one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bubbot.wiring.daemon import Daemon
 
 
 def reported() -> AbstractAsyncContextManager[ServiceReporter]:
-    """Reports for the time of a block; to nobody where nobody asked for it."""
+    """Report to the service manager during a block; to nobody without one."""
     address, watchdog = service_manager(os.getpid())
     return reporting(ServiceNotifier(address, time.monotonic_ns), watchdog, Backoff(random.random), ServiceTiming())
 
 
 def watched(daemon: Daemon) -> WatchedChannels:
-    """The channels of the daemon, without that of the terminals, which is always heard."""
+    """Return the channels of the daemon, except that of the terminals, which always receives."""
     lines = daemon.app.lines.items()
     channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
     return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)

@@ -1,4 +1,4 @@
-"""What `bubbot tape` changes, in this process or in the bot that runs for the home."""
+"""The changes of `bubbot tape`, made in this process or in the running bot."""
 
 from __future__ import annotations
 
@@ -19,60 +19,68 @@ from bubbot.wiring.app import now
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTape:
-    """The tape to put aside, as it was named."""
+    """The tape to archive, as named on the command line."""
 
     tape: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImportTape:
-    """A file of JSON lines, whole, and the session id it becomes; `repair`: also where lines cannot be read."""
+    """A complete file of JSON lines to import.
+
+    Attributes:
+        session: the session id that it becomes.
+        data: the bytes of the file.
+        repair: import even if some lines cannot be read.
+    """
 
     session: str
     data: bytes
     repair: bool
 
 
-async def archive(desk: CommandContext, given: ArchiveTape) -> CommandResult:
-    """Puts a tape aside and starts it anew."""
-    name = await tape_name(desk.store, desk.workspace, given.tape)
-    if any(one.archived_from for one in await desk.store.tapes() if one.name == name):
+async def archive(context: CommandContext, arguments: ArchiveTape) -> CommandResult:
+    """Archive a tape and start an empty one under its name."""
+    name = await tape_name(context.store, context.workspace, arguments.tape)
+    if any(tape.archived_from for tape in await context.store.tapes() if tape.name == name):
         raise ConfigError(f"{name} is an archive already")
-    session = await session_of(desk.store, name)
-    async with desk.alone(name, session):
-        return CommandResult(f"{await service(desk.store, name, session).reset(archive=True)}\n")
+    session = await session_of(context.store, name)
+    async with context.alone(name, session):
+        return CommandResult(f"{await service(context.store, name, session).reset(archive=True)}\n")
 
 
-async def take(desk: CommandContext, given: ImportTape) -> CommandResult:
-    """Reads the file, which the command has looked at, and imports it."""
-    found = await asyncio.to_thread(read_lines, BytesIO(given.data).readlines(), date=timestamp(now()))
-    if not found.entries or (found.problems and not given.repair):
+async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
+    """Parse the file, which the command has checked before, and import it."""
+    result = await asyncio.to_thread(read_lines, BytesIO(arguments.data).readlines(), date=timestamp(now()))
+    if not result.entries or (result.problems and not arguments.repair):
         raise TapeCorrupt("the file holds no entries, or some that cannot be read")
-    return await imported(desk, given, found)
+    return await append_import(context, arguments, result)
 
 
-async def imported(desk: CommandContext, given: ImportTape, found: ImportResult) -> CommandResult:
-    """Appends the entries and the fact of it in one transaction; says nothing."""
-    tape = session_tape(desk.workspace, given.session)
-    async with desk.alone(tape, given.session):
-        if head := await desk.store.head(tape):
+async def append_import(context: CommandContext, arguments: ImportTape, result: ImportResult) -> CommandResult:
+    """Append the entries and a fact about the import in one transaction; return an empty text."""
+    tape = session_tape(context.workspace, arguments.session)
+    async with context.alone(tape, arguments.session):
+        if head := await context.store.head(tape):
             entries = "1 entry" if head == 1 else f"{head} entries"
-            raise ConfigError(f"{given.session} has {entries} already, and an import needs an empty tape: name another")
-        await no_open_turn(desk.store, tape, given.session)
-        fact = _fact(tape, given.session, found, sha256(given.data).hexdigest())
-        await desk.store.append([Batch(tape, found.entries, expect_head=0), Batch(IMPORTS, (fact,))])
+            raise ConfigError(
+                f"{arguments.session} has {entries} already, and an import needs an empty tape: name another"
+            )
+        await no_open_turn(context.store, tape, arguments.session)
+        fact = _fact(tape, arguments.session, result, sha256(arguments.data).hexdigest())
+        await context.store.append([Batch(tape, result.entries, expect_head=0), Batch(IMPORTS, (fact,))])
     return CommandResult("")
 
 
-def _fact(tape: str, session: str, found: ImportResult, digest: str) -> TapeEntry:
-    """Where the tape comes from, for the system's own tape: the imported one stays as it is in the file."""
+def _fact(tape: str, session: str, result: ImportResult, digest: str) -> TapeEntry:
+    """Make the fact about the import for the system's own tape: the append_import tape equals the file."""
     data = {
         "tape": tape,
         "session": session,
-        "entries": len(found.entries),
-        "renumbered": found.renumbered,
-        "erased": found.erased,
-        "unreadable": len(found.problems),
+        "entries": len(result.entries),
+        "renumbered": result.renumbered,
+        "erased": result.erased,
+        "unreadable": len(result.problems),
         "sha256": digest,
     }
     return event(IMPORTED, data).stamped(EMPTY_OBJECT, timestamp(now()))

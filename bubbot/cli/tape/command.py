@@ -1,4 +1,4 @@
-"""`bubbot tape`: looking at tapes, beside a running bot, and putting one aside; files and search are next door."""
+"""`bubbot tape`: shows and archives tapes; the other subcommands are in the modules next to this one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 
 from bubbot.cli.output import show, show_json, show_line
 from bubbot.cli.session_names import service, session_of, tape_name
-from bubbot.cli.setup import CommandSetup, setup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape import files, gc, index, repair, search
 from bubbot.cli.tape.change import ArchiveTape
 from bubbot.cli.write_command import perform
@@ -24,7 +24,7 @@ EXIT_OK, EXIT_DAMAGED = 0, 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The subcommands."""
+    """Add the help texts and the subcommands."""
     parser.description = "Look at tapes. All but archive, import, gc, repair and index --rebuild only read, and work beside a running bot."
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     commands.add_parser("list", help="every tape: session, entries, archives")
@@ -58,47 +58,47 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one action."""
-    return asyncio.run(_ACTIONS[args.action](setup(args), args))
+    """Run one action; return its exit code."""
+    return asyncio.run(_ACTIONS[args.action](load_setup(args), args))
 
 
-async def _list(made: CommandSetup, _args: argparse.Namespace) -> int:
-    async with open_tapes(made.home) as (store, _):
+async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
+    async with open_tapes(setup.home) as (store, _):
         lines = []
-        for one in await store.tapes():
-            session = await session_of(store, one.name)
-            notes = [f"archive of {one.archived_from}"] if one.archived_from else []
-            notes += [f"{one.erased} erased"] if one.erased else []
-            lines.append(f"{session or one.name:<40} {one.head:>8} entries  {one.name}  {'; '.join(notes)}".rstrip())
+        for tape in await store.tapes():
+            session = await session_of(store, tape.name)
+            notes = [f"archive of {tape.archived_from}"] if tape.archived_from else []
+            notes += [f"{tape.erased} erased"] if tape.erased else []
+            lines.append(f"{session or tape.name:<40} {tape.head:>8} entries  {tape.name}  {'; '.join(notes)}".rstrip())
     for line in sorted(lines):
         show_line(line)
     return EXIT_OK
 
 
-async def _show(made: CommandSetup, args: argparse.Namespace) -> int:
+async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
     try:
         since, until = date_bounds(args.since, args.until)
     except ValueError as error:
         raise ConfigError(f"{error}") from error
-    async with open_tapes(made.home) as (store, workspace):
+    async with open_tapes(setup.home) as (store, workspace):
         tape = await tape_name(store, workspace, args.tape)
         newest = args.last is not None
         limit = None if args.turn else args.last
         query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit)
         entries = (await store.fetch([query]))[0]
-    entries = tuple(one for one in entries if str(one.meta.get("turn", "")).startswith(args.turn))[: args.last]
-    if not entries and (strange := [kind for kind in kinds if kind not in list(Kind)]):
-        raise ConfigError(f"--kinds {strange[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
+    entries = tuple(entry for entry in entries if str(entry.meta.get("turn", "")).startswith(args.turn))[: args.last]
+    if not entries and (unknown := [kind for kind in kinds if kind not in list(Kind)]):
+        raise ConfigError(f"--kinds {unknown[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}")
     for entry in reversed(entries) if args.last is not None else entries:
         if args.json:
             show_json(fields(entry))
         else:
-            show_line(_line(entry))
+            show_line(_format_entry(entry))
     return EXIT_OK
 
 
-def _line(entry: TapeEntry) -> str:
+def _format_entry(entry: TapeEntry) -> str:
     if entry.erased:
         return f"#{entry.id} {entry.date[:19]} {entry.kind} (erased)"
     payload = thaw(entry.payload)
@@ -106,51 +106,51 @@ def _line(entry: TapeEntry) -> str:
         text = f"{payload.get('role')}: {payload['content']}"
     else:
         text = json.dumps(payload, ensure_ascii=False)
-    shown = "".join(char if char.isprintable() else " " for char in text)
-    return f"#{entry.id} {entry.date[:19]} {entry.kind} {shown if len(shown) <= 400 else shown[:399] + '…'}"
+    printed = "".join(char if char.isprintable() else " " for char in text)
+    return f"#{entry.id} {entry.date[:19]} {entry.kind} {printed if len(printed) <= 400 else printed[:399] + '…'}"
 
 
-async def _anchors(made: CommandSetup, args: argparse.Namespace) -> int:
-    async with open_tapes(made.home) as (store, workspace):
+async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
+    async with open_tapes(setup.home) as (store, workspace):
         tape = service(store, await tape_name(store, workspace, args.tape))
-        for line in await tape.read(AnchorsView(zones=args.zones)):
-            show_line(f"#{line.id} {line.date[:19]} {line.name} {line.state}")
+        for anchor in await tape.read(AnchorsView(zones=args.zones)):
+            show_line(f"#{anchor.id} {anchor.date[:19]} {anchor.name} {anchor.state}")
     return EXIT_OK
 
 
-async def _verify(made: CommandSetup, args: argparse.Namespace) -> int:
-    async with open_tapes(made.home) as (store, workspace):
+async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
+    async with open_tapes(setup.home) as (store, workspace):
         only = await tape_name(store, workspace, args.tape) if args.tape else None
-        found = await store.audit(only)
-        for finding in found.findings:
+        report = await store.audit(only)
+        for finding in report.findings:
             if finding.what != "erased":
                 show_line(f"{finding.place} {finding.what}: {finding.detail}")
-        for name in found.triggers:
+        for name in report.triggers:
             show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
         kinds = ("altered", "missing", "renamed", "erased")
-        counts = {what: sum(one.what == what for one in found.findings) for what in kinds}
-        damaged = bool(found.damage or found.triggers)
+        counts = {kind: sum(finding.what == kind for finding in report.findings) for kind in kinds}
+        damaged = bool(report.damage or report.triggers)
         if args.head:
-            damaged = not await _same_head(store, args.head) or damaged
-    summary = ", ".join(f"{count} {what}" for what, count in counts.items())
-    show(f"{found.entries} entries on {found.tapes} tapes: {summary}; head {found.head}")
+            damaged = not await _matches_head(store, args.head) or damaged
+    summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    show(f"{report.entries} entries on {report.tapes} tapes: {summary}; head {report.head}")
     return EXIT_DAMAGED if damaged else EXIT_OK
 
 
-async def _same_head(store: SqliteStore, kept: str) -> bool:
-    position, colon, _ = kept.partition(":")
+async def _matches_head(store: SqliteStore, head: str) -> bool:
+    position, colon, _ = head.partition(":")
     if not colon or not position.isdecimal():
-        raise ConfigError(f"--head {kept!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
-    same = await store.deployment_head(int(position)) == kept
-    older = not same and await store.deployment_head(int(position), older=True) == kept
-    show(f"the kept head {'is' if same or older else 'is NOT'} the one these tapes had at position {position}")
+        raise ConfigError(f"--head {head!r} is no deployment head; it looks like 1234:0f3a…, as verify prints it")
+    matches = await store.deployment_head(int(position)) == head
+    older = not matches and await store.deployment_head(int(position), older=True) == head
+    show(f"the kept head {'is' if matches or older else 'is NOT'} the one these tapes had at position {position}")
     if older:
         show("It is of the older form, which did not cover the names of tapes: keep the new one that is printed here.")
-    return same or older
+    return matches or older
 
 
-async def _archive(made: CommandSetup, args: argparse.Namespace) -> int:
-    return await perform(made, "tape archive", ArchiveTape(args.tape))
+async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
+    return await perform(setup, "tape archive", ArchiveTape(args.tape))
 
 
 _ACTIONS = {

@@ -1,4 +1,4 @@
-"""`bubbot tape gc` and `bubbot tape size`: what takes the room, and having it back."""
+"""`bubbot tape gc` and `bubbot tape size`: disk space by tape, and freeing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXIT_OK = 0
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommands."""
+    """Add the subcommands."""
     collect = commands.add_parser(
         "gc",
         help="erase old archives, remove what nothing names, and give the room back",
@@ -39,34 +39,34 @@ def _days(text: str) -> int:
     return int(text)
 
 
-async def gc(made: CommandSetup, args: argparse.Namespace) -> int:
-    """Removes, or tells what would be removed."""
+async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
+    """Free disk space, or print what would be removed."""
     if not args.dry_run:
-        return await perform(made, "tape gc", CollectTapes(args.older))
-    async with open_tapes(made.home) as (store, _):
-        found = await plan(store, made.settings, args.older, now())
-    blobs = sum(len(items) for items in found.blobs.tapes.values())
-    for line in words(found, blobs, "that would be erased", "that would be merged", "that would be removed"):
+        return await perform(setup, "tape gc", CollectTapes(args.older))
+    async with open_tapes(setup.home) as (store, _):
+        gc_plan = await plan(store, setup.settings, args.older, now())
+    blobs = sum(len(items) for items in gc_plan.blobs.tapes.values())
+    for line in words(gc_plan, blobs, "that would be erased", "that would be merged", "that would be removed"):
         show(line)
-    for one in found.archives:
-        show_line(f"{one.session or '(no session)'}  {one.entries} entries  {one.name}")
+    for archive in gc_plan.archives:
+        show_line(f"{archive.session or '(no session)'}  {archive.entries} entries  {archive.name}")
     return EXIT_OK
 
 
-async def size(made: CommandSetup, args: argparse.Namespace) -> int:
-    """Prints what every tape takes."""
-    async with open_tapes(made.home) as (store, _):
+async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
+    """Print the size of every tape."""
+    async with open_tapes(setup.home) as (store, _):
         room = await store.room()
-        sessions = {one.name: await session_of(store, one.name) for one in room.tapes}
-    tapes = sorted(room.tapes, key=lambda one: (-one.entries - one.blobs, one.name))
+        sessions = {tape.name: await session_of(store, tape.name) for tape in room.tapes}
+    tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
     if args.json:
-        data = {**asdict(room), "tapes": [{**asdict(one), "session": sessions[one.name]} for one in tapes]}
+        data = {**asdict(room), "tapes": [{**asdict(tape), "session": sessions[tape.name]} for tape in tapes]}
         show_json(data)
         return EXIT_OK
     show(f"{'bytes':>13}  {'of blobs':>13}  {'entries':>8}  tape")
-    for one in tapes:
-        shown = f"{sessions[one.name]}  {one.name}".strip()
-        show_line(f"{one.entries + one.blobs:>13,}  {one.blobs:>13,}  {one.count:>8}  {shown}")
+    for tape in tapes:
+        label = f"{sessions[tape.name]}  {tape.name}".strip()
+        show_line(f"{tape.entries + tape.blobs:>13,}  {tape.blobs:>13,}  {tape.count:>8}  {label}")
     show(
         f"{room.file:>13,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
     )

@@ -1,7 +1,7 @@
-"""What `bubbot tape gc` removes, in this process or in the bot that runs for the home.
+"""The work of `bubbot tape gc`, in this process or in the running bot.
 
-Nothing is deleted from a tape: the content of old archives is erased, by a fact, as everywhere. What goes for good are
-bytes that no entry names.
+It deletes nothing from a tape: a fact erases the content of old archives, as everywhere. It removes for good only bytes
+that no entry names.
 """
 
 from __future__ import annotations
@@ -23,21 +23,32 @@ from bubbot.tape.store import Batch, ForkRecord, TapeSummary
 from bubbot.views.inbox import SessionTraceView
 from bubbot.wiring.app import now
 
-LEFT = timedelta(days=30)
-"""Age of a fork from which on no turn can be going on in it."""
+ABANDONED_FORK_AGE = timedelta(days=30)
+"""The age from which no turn can still be running in a fork."""
 _LONG_AGO = "1970-01-01T00:00:00+00:00"
 
 
 @dataclass(frozen=True, slots=True)
 class CollectTapes:
-    """`older`: days that count for archives; None for those of the settings."""
+    """The arguments of a collection.
+
+    Attributes:
+        older: the minimum age of archives in days; None for that of the settings.
+    """
 
     older: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredTape:
-    """An archive to be erased: its name, its session, when it was put aside, its entries that have content still."""
+    """An archive to erase.
+
+    Attributes:
+        name: its name.
+        session: its session id; empty if it has none.
+        at: the time at which it was archived.
+        entries: the number of entries that still have content.
+    """
 
     name: str
     session: str
@@ -47,7 +58,14 @@ class ExpiredTape:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """What there is to remove. `days`: the age of archives that counted, 0 for none."""
+    """The data that a collection would remove.
+
+    Attributes:
+        days: the minimum age of archives; None to keep them all.
+        archives: the archives to erase.
+        forks: abandoned turns to merge.
+        blobs: blobs that no entry names.
+    """
 
     days: int | None
     archives: tuple[ExpiredTape, ...]
@@ -56,53 +74,53 @@ class GcPlan:
 
 
 async def plan(store: SqliteStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
-    """Looks for what there is to remove, and writes nothing."""
+    """Find the data to remove; write nothing."""
     days = older if older is not None else settings.store.archive_days or None
     archives: list[ExpiredTape] = []
-    for one in await store.tapes() if days is not None else ():
-        since = await _archived_at(store, one)
+    for tape in await store.tapes() if days is not None else ():
+        since = await _archived_at(store, tape)
         if since is None or days is None or since > at - timedelta(days=days):
             continue
-        if entries := await store.erasable(one.name):
-            archives.append(ExpiredTape(one.name, await session_of(store, one.name), since, entries))
-    forks = tuple(one for one in await store.forks() if _touched(one) <= at - LEFT)
+        if entries := await store.erasable(tape.name):
+            archives.append(ExpiredTape(tape.name, await session_of(store, tape.name), since, entries))
+    forks = tuple(fork for fork in await store.forks() if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
     return GcPlan(days, tuple(archives), forks, await store.loose_blobs())
 
 
-async def _archived_at(store: SqliteStore, one: TapeSummary) -> datetime | None:
-    """When a tape was put aside, as its name says; by its newest entry where another program named it."""
-    if one.archived_from is None:
+async def _archived_at(store: SqliteStore, tape: TapeSummary) -> datetime | None:
+    """Return the time a tape was archived, by its name; by its newest entry if another program named it."""
+    if tape.archived_from is None:
         return None
-    stamp = one.name.rpartition("@")[2]
-    if found := moment(f"{stamp}+00:00"):
-        return found
-    newest = (await store.fetch([TapeQuery(one.name, newest=True, limit=2)]))[0]
-    dates = [found for entry in newest if (found := moment(entry.date or ""))]  # the last one may have none of its own
+    stamp = tape.name.rpartition("@")[2]
+    if date := moment(f"{stamp}+00:00"):
+        return date
+    newest = (await store.fetch([TapeQuery(tape.name, newest=True, limit=2)]))[0]
+    dates = [date for entry in newest if (date := moment(entry.date or ""))]  # the newest entry may have no date
     return dates[0] if dates else None
 
 
-def _touched(record: ForkRecord) -> datetime:
+def _last_activity(record: ForkRecord) -> datetime:
     dates = [entry.date or "" for batch in record.staged for entry in batch.entries]
-    found = moment(max(dates, default=_LONG_AGO)) or moment(_LONG_AGO)
-    assert found is not None
-    return found
+    newest = moment(max(dates, default=_LONG_AGO)) or moment(_LONG_AGO)
+    assert newest is not None
+    return newest
 
 
-async def collect(desk: CommandContext, given: CollectTapes) -> CommandResult:
-    """Removes it, and gives the room back to the disk."""
+async def collect(context: CommandContext, arguments: CollectTapes) -> CommandResult:
+    """Remove the data of the plan, and return the free space to the disk."""
     at = now()
-    before = await desk.store.room()
-    found = await plan(desk.store, desk.settings, given.older, at)
-    for record in found.forks:
-        await merge_left(desk.store, service(desk.store, record.tape), record)
-    for doomed in found.archives:
-        await _erase(desk, doomed, at)
-    blobs = sum([await _drop(desk, tape, found.blobs, at) for tape in found.blobs.tapes])
-    await desk.store.give_back(whole=desk.schedules is None)
-    after = await desk.store.room()
-    done = words(found, blobs, "erased", "merged", "removed")
+    before = await context.store.room()
+    gc_plan = await plan(context.store, context.settings, arguments.older, at)
+    for record in gc_plan.forks:
+        await merge_left(context.store, service(context.store, record.tape), record)
+    for archive in gc_plan.archives:
+        await _erase(context, archive, at)
+    blobs = sum([await _drop_blobs(context, tape, gc_plan.blobs, at) for tape in gc_plan.blobs.tapes])
+    await context.store.give_back(whole=context.schedules is None)
+    after = await context.store.room()
+    report = words(gc_plan, blobs, "erased", "merged", "removed")
     freed = max(0, before.file + before.wal - after.file - after.wal)
-    lines = [*done, f"The database takes {_bytes(after.file + after.wal)}, {_bytes(freed)} less than before."]
+    lines = [*report, f"The database takes {_bytes(after.file + after.wal)}, {_bytes(freed)} less than before."]
     if not after.gives_back:
         lines.append(
             "It is from an earlier version: with the bot stopped, bubbot tape gc gives its free room back, too."
@@ -110,45 +128,53 @@ async def collect(desk: CommandContext, given: CollectTapes) -> CommandResult:
     return CommandResult("\n".join(lines) + "\n")
 
 
-def words(found: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
-    """What was done, or would be."""
-    entries = sum(one.entries for one in found.archives)
-    if found.days is None:
+def words(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
+    """Describe a collection, done or planned.
+
+    Args:
+        gc_plan: the data that it removes.
+        blobs: the number of blobs.
+        erased: the verb for archives.
+        merged: the verb for turns.
+        removed: the verb for blobs.
+    """
+    entries = sum(archive.entries for archive in gc_plan.archives)
+    if gc_plan.days is None:
         archives = "Archives are kept for ever ([store] archive_days = 0)."
     else:
-        archives = f"Archives of at least {found.days} days {erased}: {len(found.archives)}, with {entries} {'entry' if entries == 1 else 'entries'}."
+        archives = f"Archives of at least {gc_plan.days} days {erased}: {len(gc_plan.archives)}, with {entries} {'entry' if entries == 1 else 'entries'}."
     return [
         archives,
-        f"Turns cut off at least {LEFT.days} days ago {merged}: {len(found.forks)}.",
+        f"Turns cut off at least {ABANDONED_FORK_AGE.days} days ago {merged}: {len(gc_plan.forks)}.",
         f"Blobs that nothing names {removed}: {blobs}.",
     ]
 
 
-async def _erase(desk: CommandContext, doomed: ExpiredTape, at: datetime) -> None:
-    """The archive, and what inboxes and outboxes hold of its session from that time: one transaction."""
+async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) -> None:
+    """Erase the archive, and the traces of its session in inboxes and outboxes of that time, in one transaction."""
     traces = [
-        (one.name, await _traces(desk.store, one.name, doomed))
-        for one in await desk.store.tapes()
-        if doomed.session and one.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
+        (tape.name, await _traces(context.store, tape.name, archive))
+        for tape in await context.store.tapes()
+        if archive.session and tape.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
-    data = {"archive": doomed.name, "entries": doomed.entries, "reason": "retention"}
+    data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
     fact = event("tape/erased", data).stamped(EMPTY_OBJECT, timestamp(at))
-    await desk.store.erase_archive(doomed.name, Batch(HOME_TAPE, (fact,)), tuple(traces))
+    await context.store.erase_archive(archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces))
 
 
-async def _traces(store: SqliteStore, tape: str, doomed: ExpiredTape) -> tuple[int, ...]:
-    view = SessionTraceView(doomed.session)
-    queries: Sequence[TapeQuery] = [replace(query, until=doomed.at) for query in view.queries(tape)]
+async def _traces(store: SqliteStore, tape: str, archive: ExpiredTape) -> tuple[int, ...]:
+    view = SessionTraceView(archive.session)
+    queries: Sequence[TapeQuery] = [replace(query, until=archive.at) for query in view.queries(tape)]
     return view.fold(await store.fetch(queries))
 
 
-async def _drop(desk: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
-    """A turn keeps its blobs before it names them, so no turn may be going on."""
-    session = await session_of(desk.store, tape)
-    if desk.schedules is not None and not session:  # its first turn may be under way
+async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
+    """Drop the blobs of a tape while no turn runs: a turn stores its blobs before it names them."""
+    session = await session_of(context.store, tape)
+    if context.schedules is not None and not session:  # its first turn may be running
         return 0
-    async with desk.alone(tape, session):
-        return await desk.store.drop_blobs(tape, loose, timestamp(at))
+    async with context.alone(tape, session):
+        return await context.store.drop_blobs(tape, loose, timestamp(at))
 
 
 def _bytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""`bubbot tape index`: how far the search index goes, and making it anew."""
+"""`bubbot tape index`: shows the state of the search index, and rebuilds it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EXIT_OK, EXIT_INDEX_BEHIND = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndex:
-    """Make the index anew."""
+    """The arguments of a rebuild: none."""
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand."""
+    """Add the subcommand."""
     index = commands.add_parser(
         "index",
         help="how far the search index goes, or make it anew",
@@ -33,37 +33,37 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     index.add_argument("--rebuild", action="store_true", help="delete it and make it anew")
 
 
-async def index(made: CommandSetup, args: argparse.Namespace) -> int:
-    """Shows or makes it."""
+async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
+    """Show the state of the index, or rebuild it."""
     if args.rebuild:
-        return await perform(made, "tape index", RebuildIndex())
-    async with open_tapes(made.home) as (store, _):
-        found = await store.index_state()
-    show(shown(found))
-    return EXIT_OK if found is not None and found.fresh else EXIT_INDEX_BEHIND
+        return await perform(setup, "tape index", RebuildIndex())
+    async with open_tapes(setup.home) as (store, _):
+        state = await store.index_state()
+    show(describe_state(state))
+    return EXIT_OK if state is not None and state.fresh else EXIT_INDEX_BEHIND
 
 
-async def make(desk: CommandContext, _given: RebuildIndex) -> CommandResult:
-    """Deletes the index. A running bot fills the new one by and by; otherwise it is filled here."""
-    if not desk.settings.search.index:
+async def rebuild(context: CommandContext, _arguments: RebuildIndex) -> CommandResult:
+    """Delete the index and fill a new one: here, or gradually in the running bot."""
+    if not context.settings.search.index:
         return CommandResult("[search] index is false: there is none, and searches read the tape.\n", EXIT_INDEX_BEHIND)
-    await desk.store.forget_index()
-    if desk.store.keeper is not None:
+    await context.store.forget_index()
+    if context.store.keeper is not None:
         return CommandResult("The search index is being made anew; searches read the tapes meanwhile.\n")
-    filler = Indexer(desk.store)
+    indexer = Indexer(context.store)
     try:
-        await filler.fill()
+        await indexer.fill()
     finally:
-        await filler.aclose()
-    return CommandResult(f"{shown(await desk.store.index_state())}\n")
+        await indexer.aclose()
+    return CommandResult(f"{describe_state(await context.store.index_state())}\n")
 
 
-def shown(found: IndexState | None) -> str:
-    """The state in a line."""
-    if found is None:
+def describe_state(state: IndexState | None) -> str:
+    """Describe the state in a line."""
+    if state is None:
         return "There is no search index yet; searches read the tapes. It is filled while the bot runs."
-    size = f"{found.bytes / 1e6:.1f} MB for {found.texts / 1e6:.1f} MB of text"
-    if not found.fresh:
+    size = f"{state.bytes / 1e6:.1f} MB for {state.texts / 1e6:.1f} MB of text"
+    if not state.fresh:
         return f"The search index is not one of these tapes as they are now, and is not used ({size})."
-    behind = "" if found.behind == 0 else f", {found.behind} not yet"
-    return f"{found.position} entries are indexed{behind}; {size}."
+    behind = "" if state.behind == 0 else f", {state.behind} not yet"
+    return f"{state.position} entries are indexed{behind}; {size}."

@@ -1,4 +1,4 @@
-"""`bubbot tape repair`: what keeps the database from losing history, put back in its place."""
+"""`bubbot tape repair`: restores the triggers that keep the database from losing history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_OK = 0
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand."""
+    """Add the subcommand."""
     commands.add_parser(
         "repair",
         help="restore the triggers that refuse to lose history",
@@ -27,13 +27,13 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
 
 
-async def repair(made: CommandSetup, _args: argparse.Namespace) -> int:
-    """Restores them, and says which."""
-    made.home.ensure()
-    with WriterLock(made.home):
-        restored = await asyncio.to_thread(restore_protection, made.home.database, timestamp(now()), os.urandom)
-    if restored:
-        show(f"Restored: {', '.join(restored)}. bubbot tape verify says whether anything was changed meanwhile.")
+async def repair(setup: CommandSetup, _args: argparse.Namespace) -> int:
+    """Restore the triggers and print their names."""
+    setup.home.ensure()
+    with WriterLock(setup.home):
+        triggers = await asyncio.to_thread(restore_protection, setup.home.database, timestamp(now()), os.urandom)
+    if triggers:
+        show(f"Restored: {', '.join(triggers)}. bubbot tape verify says whether anything was changed meanwhile.")
     else:
         show("All triggers are as they should be; nothing was changed.")
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""`bubbot tape search`: what the tool `tape.search` finds, from the shell."""
+"""`bubbot tape search`: the search of the tool `tape.search`, from the shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXIT_OK, EXIT_NO_MATCH = 0, 1
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand."""
+    """Add the subcommand."""
     search = commands.add_parser(
         "search",
         help="find words on a whole tape, spelling mistakes allowed",
@@ -41,27 +41,27 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-async def search(made: CommandSetup, args: argparse.Namespace) -> int:
-    """Prints the hits, a line each."""
+async def search(setup: CommandSetup, args: argparse.Namespace) -> int:
+    """Print the hits, one on a line; return 1 if there are none."""
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
-    if strange := [kind for kind in kinds if kind not in list(Kind)]:
-        raise ConfigError(f"--kinds {strange[0]!r} is no kind; there are {', '.join(Kind)}")
-    words = " ".join(args.words).strip()
-    if not words:
+    if unknown := [kind for kind in kinds if kind not in list(Kind)]:
+        raise ConfigError(f"--kinds {unknown[0]!r} is no kind; there are {', '.join(Kind)}")
+    query = " ".join(args.words).strip()
+    if not query:
         raise ConfigError("there is nothing to look for; give words, such as bubbot tape search default tea")
     try:
         since, until = date_bounds(args.since, args.until)
     except ValueError as error:
         raise ConfigError(f"{error}") from error
-    async with open_tapes(made.home) as (store, workspace):
+    async with open_tapes(setup.home) as (store, workspace):
         name = await tape_name(store, workspace, args.tape)
         not_of_the_system(name, "searched")
-        view = SearchView(words, kinds=kinds, since=since, until=until, limit=args.limit)
+        view = SearchView(query, kinds=kinds, since=since, until=until, limit=args.limit)
         result = await service(store, name).read(view)
     for hit in result.hits:
         show_line(hit_line(hit, UTC))
     for line in search_remarks(result):
         show_line(line)
     if not result.hits:
-        show(f'Nothing found for "{words}".')
+        show(f'Nothing found for "{query}".')
     return EXIT_OK if result.hits else EXIT_NO_MATCH

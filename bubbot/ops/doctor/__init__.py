@@ -1,1 +1,1 @@
-"""What `bubbot doctor` looks at: a module for each concern. Nothing here writes, takes the lock, or loads a model."""
+"""The checks of `bubbot doctor`, a module for each concern. No check writes, takes the lock, or loads a model."""

@@ -1,4 +1,4 @@
-"""Whether the models answer: what the newest calls came to, by the facts on the tape of the budgets."""
+"""The answers of the models: outcomes of the newest calls, from the facts on the budget tape."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from bubbot.wiring.health import used_models
 
 
 def check_answers(home: Home, settings: Settings, *, now: datetime) -> Iterator[Finding]:
-    """Name each model that has failed since it was asked, until it answers; asks none itself."""
-    books = asyncio.run(_books(home))
-    for one in failing_models(books.failing, used_models(settings), now.isoformat()):
-        since, newest = (datetime.fromisoformat(at) for at in (one.since, one.newest))
+    """Report each model whose newest calls failed; send no request to it."""
+    state = asyncio.run(_read_budget_state(home))
+    for model in failing_models(state.failing, used_models(settings), now.isoformat()):
+        since, newest = (datetime.fromisoformat(date) for date in (model.since, model.newest))
         cause = (
-            f"{one.name} has not answered since {since:%Y-%m-%d %H:%M} UTC: {why_failing(Texts(), one)}. It was asked "
+            f"{model.name} has not answered since {since:%Y-%m-%d %H:%M} UTC: {why_failing(Texts(), model)}. It was asked "
             f"last at {newest:%Y-%m-%d %H:%M} UTC; the log has its own words. An answer that succeeds ends this."
         )
         yield Finding("model.failing", "problem", cause, "bubbot ask hello")
 
 
-async def _books(home: Home) -> BudgetState:
+async def _read_budget_state(home: Home) -> BudgetState:
     store = await open_readonly(home.database)
     try:
         tape = TapeService(store, BUDGET_TAPE, now=never, new_id=str, session="")

@@ -1,4 +1,4 @@
-"""Whether there are complete backups in `backups` of the home, and how old the newest is."""
+"""The complete backups in `backups` of the home, and the age of the newest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ OLD = timedelta(days=7)
 
 
 def check_backups(home: Home, state: DatabaseState | None, *, now: datetime) -> Iterator[Finding]:
-    """Whether what was said a week ago would survive the disk. Without anything said, nothing is said here either."""
+    """Check that a backup covers week-old entries; report nothing for a home without entries."""
     if state is None or state.oldest is None:
         return
     folder = backups_folder(home.path)
-    dates = [one.created for one in backups(home.path)]
+    dates = [backup.created for backup in backups(home.path)]
     if not dates and now - state.oldest > OLD:
         cause = f"There is no backup in {folder}, and the home holds what was said since {state.oldest:%Y-%m-%d}."
         yield Finding("backup.none", "warning", cause, "bubbot backup")

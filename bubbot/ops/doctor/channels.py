@@ -1,4 +1,4 @@
-"""The channels: whether their settings hold, and what their platforms say when they are asked who the bot is."""
+"""The channels: their settings, and the answers of their platforms to a request for the bot's identity."""
 
 from __future__ import annotations
 
@@ -28,17 +28,27 @@ from bubbot.tape.service import TapeService
 from bubbot.views.access import AccessView
 
 TOGETHER = 5.0
-"""Seconds all platforms have to answer; they are asked at once."""
+"""The time for the answers of all platforms, which are asked concurrently."""
 PROBE_CLOSE_SECONDS = 1.0
 APART = 60.0
-"""Seconds by which clocks may differ; an answer is some seconds old, and dates of HTTP are whole seconds."""
+"""The tolerated difference of clocks; an answer is some seconds old, and HTTP dates have whole seconds."""
 SERVERS = {"telegram": ("base_url", "https://api.telegram.org"), "discord": ("rest_url", "https://discord.com/api/v10")}
 """The key with the address of a platform, and its usual value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelProbe:
-    """What is needed to ask: the home, the file that is to be edited, and what adapters are given."""
+    """The inputs of the check.
+
+    Attributes:
+        home: the home of the bot.
+        file: the configuration to edit.
+        now: the time, as adapters get it.
+        new_id: makes ids, as adapters get it.
+        online: send requests to platforms.
+        seconds: the time for each answer.
+        handed_over: credentials that systemd passes to the service.
+    """
 
     home: Home
     file: Path
@@ -49,42 +59,45 @@ class ChannelProbe:
     handed_over: ServiceCredentials = field(default_factory=ServiceCredentials)
 
 
-def check_channels(settings: Settings, asking: ChannelProbe) -> list[Finding]:
-    """A finding or more for each channel; without `online` nobody is asked over a network."""
-    return asyncio.run(ask(settings, asking))
+def check_channels(settings: Settings, probe: ChannelProbe) -> list[Finding]:
+    """Return one or more findings for each channel; unless `probe.online`, send no request."""
+    return asyncio.run(ask(settings, probe))
 
 
-async def ask(settings: Settings, asking: ChannelProbe) -> list[Finding]:
-    """The same inside a loop."""
+async def ask(settings: Settings, probe: ChannelProbe) -> list[Finding]:
+    """Check the channels inside an event loop."""
     tokens: dict[object, str] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     ready: list[tuple[str, ChannelSettings, Mapping[str, Any]]] = []
     for name, table in settings.channels.items():
         try:
-            common, own = channel_settings(name, table)
+            common, options = channel_settings(name, table)
         except ConfigError as error:
-            found += [_invalid(name, line, asking) for line in str(error).splitlines()]
+            findings += [_invalid_setting(name, line, probe) for line in str(error).splitlines()]
             continue
         if common.kind in UNHURRIED or name in UNHURRIED:
             continue
-        found += await _listeners(name, common, asking)
-        token = own.get("token")
+        findings += await _check_audience(name, common, probe)
+        token = options.get("token")
         if not token:
-            if settings.missing_secret("channels", name, "token") is None:  # which is a finding about its file
-                found += _without(name, common.kind, asking)
+            # A missing secret has a finding about its file already.
+            if settings.missing_secret("channels", name, "token") is None:
+                findings += _report_missing_token(name, common.kind, probe)
         elif (first := tokens.setdefault((common.kind, token), name)) != name:
             cause = f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only."
-            fix = command_to_set(("channels", name, "token"), asking.file)
-            found.append(Finding("channel.same_token", "problem", cause, fix))
+            fix = command_to_set(("channels", name, "token"), probe.file)
+            findings.append(Finding("channel.same_token", "problem", cause, fix))
         else:
-            ready.append((name, common, own))
+            ready.append((name, common, options))
     drift: dict[str, float] = {}
-    answers = await asyncio.gather(*(_one(name, common, own, asking, drift) for name, common, own in ready))
-    return [*found, *(one for answer in answers for one in answer), *_clock(drift)]
+    answers = await asyncio.gather(
+        *(_check_platform(name, common, options, probe, drift) for name, common, options in ready)
+    )
+    return [*findings, *(finding for answer in answers for finding in answer), *_check_clock(drift)]
 
 
-def _clock(drift: Mapping[str, float]) -> Iterator[Finding]:
-    """Whether this machine and the platforms agree on the time; `drift`: how far it is ahead of each, in seconds."""
+def _check_clock(drift: Mapping[str, float]) -> Iterator[Finding]:
+    """Compare the clock with those of platforms; `drift`: seconds by which it is ahead of each."""
     off = {kind: seconds for kind, seconds in drift.items() if abs(seconds) > APART}
     if off:
         kind, seconds = max(off.items(), key=lambda item: abs(item[1]))
@@ -93,29 +106,30 @@ def _clock(drift: Mapping[str, float]) -> Iterator[Finding]:
         yield Finding("clock.off", "warning", cause, "sudo timedatectl set-ntp true")
 
 
-def _invalid(name: str, sentence: str, asking: ChannelProbe) -> Finding:
+def _invalid_setting(name: str, sentence: str, probe: ChannelProbe) -> Finding:
     about_token = sentence.startswith(f"[channels.{name}] token ")
-    fix = command_to_set(("channels", name, "token"), asking.file) if about_token else edit(asking.file)
+    fix = command_to_set(("channels", name, "token"), probe.file) if about_token else edit(probe.file)
     return Finding("channel.invalid", "problem", sentence, fix)
 
 
-async def _listeners(name: str, common: ChannelSettings, asking: ChannelProbe) -> Iterator[Finding]:
-    """Whether anybody can ever speak there: by the settings, by a code, or by a grant."""
-    some = common.pairing or common.owners or common.admins or common.members or common.groups or common.bots
+async def _check_audience(name: str, common: ChannelSettings, probe: ChannelProbe) -> Iterator[Finding]:
+    """Check that somebody can ever speak there: by the settings, by a code, or by a grant."""
+    allowed = common.pairing or common.owners or common.admins or common.members or common.groups or common.bots
     servers = any(
-        one.open or one.admins or one.members or one.roles or one.admin_roles for one in common.guilds.values()
+        guild.open or guild.admins or guild.members or guild.roles or guild.admin_roles
+        for guild in common.guilds.values()
     )
-    if some or servers or await _has_grant(name, asking.home):
+    if allowed or servers or await _has_grant(name, probe.home):
         return iter(())
     cause = (
         f"[channels.{name}] lets nobody speak, and pairing = false keeps strangers from getting a code: name the owners by "
         "numeric id, or set pairing = true."
     )
-    return iter((Finding("channel.nobody", "warning", cause, edit(asking.file)),))
+    return iter((Finding("channel.nobody", "warning", cause, edit(probe.file)),))
 
 
 async def _has_grant(name: str, home: Home) -> bool:
-    """Return true if somebody was given a role on this channel; also if that cannot be read, which is told elsewhere."""
+    """Return true if somebody has a role on this channel, or if a fault, reported elsewhere, hides that."""
     if not home.database.exists():
         return False
     try:
@@ -132,59 +146,62 @@ async def _has_grant(name: str, home: Home) -> bool:
         await store.aclose()
 
 
-def _without(name: str, kind: str, asking: ChannelProbe) -> Iterator[Finding]:
+def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator[Finding]:
     credential = f"channels.{name}.token"
-    if kind in TOKENED and asking.handed_over.is_there(credential):
+    if kind in TOKENED and probe.handed_over.is_there(credential):
         cause = f"[channels.{name}] gets its token from systemd, which this command may not read; {kind} was not asked."
         yield Finding("channel.credential", "ok", cause)
-    elif kind in TOKENED and asking.handed_over.is_hidden(credential):
+    elif kind in TOKENED and probe.handed_over.is_hidden(credential):
         cause = f"[channels.{name}] has no token here; whether systemd hands one to the service only root can see."
-        yield Finding("channel.hidden_token", "warning", cause, f"sudo bubbot doctor --home {quoted(asking.home.path)}")
+        yield Finding("channel.hidden_token", "warning", cause, f"sudo bubbot doctor --home {quoted(probe.home.path)}")
     elif kind in TOKENED:
         cause = f"[channels.{name}] has no token and is not started."
-        own = asking.file.parent != asking.home.path
-        where = f" --config {quoted(asking.file)}" if own else ""
-        yield Finding("channel.no_token", "warning", cause, f"bubbot init --home {quoted(asking.home.path)}{where}")
+        is_elsewhere = probe.file.parent != probe.home.path
+        option = f" --config {quoted(probe.file)}" if is_elsewhere else ""
+        yield Finding("channel.no_token", "warning", cause, f"bubbot init --home {quoted(probe.home.path)}{option}")
 
 
-async def _one(
-    name: str, common: ChannelSettings, own: Mapping[str, Any], asking: ChannelProbe, drift: dict[str, float]
+async def _check_platform(
+    name: str, common: ChannelSettings, options: Mapping[str, Any], probe: ChannelProbe, drift: dict[str, float]
 ) -> list[Finding]:
     try:
-        async with asyncio.timeout(asking.seconds), _made(name, common, own, asking) as channel:
-            if not asking.online or not isinstance(channel, VerifiesCredentials):
+        async with asyncio.timeout(probe.seconds), _open_channel(name, common, options, probe) as channel:
+            if not probe.online or not isinstance(channel, VerifiesCredentials):
                 return [Finding("channel.ok", "ok", f"[channels.{name}] is set up; {common.kind} was not asked.")]
-            me = await channel.introduce()
+            identity = await channel.introduce()
     except ConfigError as error:
-        return [_invalid(name, str(error), asking)]
+        return [_invalid_setting(name, str(error), probe)]
     except ChannelRefused as error:
-        fix = command_to_set(("channels", name, "token"), asking.file)
+        fix = command_to_set(("channels", name, "token"), probe.file)
         return [Finding("platform.refused", "problem", str(error), fix)]
     except ChannelError as error:
         cause = f"{error} A running bot tries again by itself."
-        return [Finding("platform.unreachable", "warning", cause, _reach(common.kind, own))]
+        return [Finding("platform.unreachable", "warning", cause, _connection_command(common.kind, options))]
     except TimeoutError:
-        cause = (
-            f"[channels.{name}] {common.kind} did not answer within {asking.seconds:g} s; a running bot tries again."
-        )
-        return [Finding("platform.silent", "warning", cause, _reach(common.kind, own))]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an adapter of others; the other channels are asked all the same
+        cause = f"[channels.{name}] {common.kind} did not answer within {probe.seconds:g} s; a running bot tries again."
+        return [Finding("platform.silent", "warning", cause, _connection_command(common.kind, options))]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party adapter; check the other channels anyway
         return [failed(f"[channels.{name}]", error)]
-    with suppress(TypeError, ValueError):  # it does not tell
-        here, there = datetime.fromisoformat(asking.now()), datetime.fromisoformat(me.date)
+    with suppress(TypeError, ValueError):  # the platform sent no date
+        here, there = datetime.fromisoformat(probe.now()), datetime.fromisoformat(identity.date)
         drift[common.kind] = (here - there).total_seconds()
-    who = f"[channels.{name}] is {me.name} ({me.id}) on {common.kind}"
-    if me.remarks:
-        return [Finding("platform.remark", "warning", f"{who}. {one}", edit(asking.file)) for one in me.remarks]
-    return [Finding("platform.ok", "ok", f"{who}, which took the token.")]
+    introduction = f"[channels.{name}] is {identity.name} ({identity.id}) on {common.kind}"
+    if identity.remarks:
+        return [
+            Finding("platform.remark", "warning", f"{introduction}. {remark}", edit(probe.file))
+            for remark in identity.remarks
+        ]
+    return [Finding("platform.ok", "ok", f"{introduction}, which took the token.")]
 
 
 @asynccontextmanager
-async def _made(
-    name: str, common: ChannelSettings, own: Mapping[str, Any], asking: ChannelProbe
+async def _open_channel(
+    name: str, common: ChannelSettings, channel_options: Mapping[str, Any], probe: ChannelProbe
 ) -> AsyncIterator[Channel]:
-    """The channel, never run, and closed at the end. Raises `ConfigError`."""
-    options = ChannelOptions(name, asking.home.path, asking.now, asking.new_id, own, overhears=common.overhears)
+    """Open the channel without running it, and close it at the end. Raises `ConfigError`."""
+    options = ChannelOptions(
+        name, probe.home.path, probe.now, probe.new_id, channel_options, overhears=common.overhears
+    )
     channel: Channel = plugins.load("bubbot.channels", common.kind)(options)
     try:
         yield channel
@@ -195,11 +212,11 @@ async def _made(
                     await channel.aclose()
 
 
-def _reach(kind: str, own: Mapping[str, Any]) -> str:
-    """The command that tries the way to the platform, without what an address may have of secrets in it."""
-    key, usual = SERVERS.get(kind, ("base_url", ""))
+def _connection_command(kind: str, options: Mapping[str, Any]) -> str:
+    """Return the command that tests the connection to the platform, without secrets in its address."""
+    key, default = SERVERS.get(kind, ("base_url", ""))
     with suppress(ValueError):
-        parts = urlsplit(str(own.get(key) or usual))
+        parts = urlsplit(str(options.get(key) or default))
         if parts.hostname:
             port = f":{parts.port}" if parts.port else ""
             return f"curl -sSI {quoted(f'{parts.scheme}://{parts.hostname}{port}/')}"

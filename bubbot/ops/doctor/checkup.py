@@ -1,4 +1,4 @@
-"""All checks in one order: what stands on which other comes after it."""
+"""All checks in one order: a check comes after those it depends on."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from bubbot.stores.sqlite.check import DatabaseState
 
 @dataclass(frozen=True, slots=True)
 class CheckupReport:
-    """What was found, and the secrets that must not be in what is printed of it."""
+    """The findings, and the secrets that must not appear in printed findings."""
 
     findings: tuple[Finding, ...]
     secrets: tuple[str, ...] = ()
 
     @property
     def problems(self) -> int:
-        """How many findings are problems."""
-        return sum(one.level == "problem" for one in self.findings)
+        """The number of findings that are problems."""
+        return sum(finding.level == "problem" for finding in self.findings)
 
 
 def examine(
@@ -58,20 +58,26 @@ def examine(
     online: bool = False,
     new_id: Callable[[], str] = str,
 ) -> CheckupReport:
-    """Runs every check that can be run; a home that cannot be used leaves out what is in it.
+    """Run every check that can run; an unusable home leaves out the checks of its contents.
 
-    `deep`: every hash, too; `online`: platforms are asked, for some seconds at most.
+    Args:
+        home: the home to check.
+        config: the configuration, if not the one in the home.
+        now: the current time.
+        deep: check every hash, too.
+        online: send requests to platforms, for some seconds at most.
+        new_id: makes ids for adapters.
     """
-    asking = ChannelProbe(home, config or home.config, now.isoformat, new_id, online=online)
-    made = _CheckContext(home, config, now, deep, asking)
-    found = tuple(made.findings())
-    return CheckupReport(found, made.settings.secrets() if made.settings else ())
+    probe = ChannelProbe(home, config or home.config, now.isoformat, new_id, online=online)
+    context = _CheckContext(home, config, now, deep, probe)
+    findings = tuple(context.findings())
+    return CheckupReport(findings, context.settings.secrets() if context.settings else ())
 
 
 class _CheckContext:
-    """One run: what a check learned and a later one needs."""
+    """One run, and the results that later checks need."""
 
-    def __init__(self, home: Home, config: Path | None, now: datetime, deep: bool, asking: ChannelProbe) -> None:  # noqa: FBT001
+    def __init__(self, home: Home, config: Path | None, now: datetime, deep: bool, probe: ChannelProbe) -> None:  # noqa: FBT001
         self.settings: Settings | None = None
         self._handed_over = ServiceCredentials()
         self._state: DatabaseState | None = None
@@ -79,46 +85,48 @@ class _CheckContext:
         self._config = config
         self._now = now
         self._deep = deep
-        self._asking = asking
+        self._probe = probe
 
     def findings(self) -> Iterator[Finding]:
-        """Check after check; none keeps another from being made."""
+        """Run check after check; a failed check does not prevent the next."""
         home = self._home
         yield from guarded("Python", check_python)
         yield from guarded("SQLite", check_sqlite)
         yield from guarded("litellm", check_litellm)
         yield from guarded("the libraries", check_libraries)
         yield from guarded("the limits", check_files)
-        yield from guarded("the settings", self._config_and_secrets)
+        yield from guarded("the settings", self._check_settings)
         about_home = list(guarded("the home", partial(check_home, home)))
         yield from about_home
         yield from guarded("the disk", partial(check_disk, home))
         yield from guarded("the file system", partial(check_file_system, home))
         yield from guarded("the time service", check_time_service)
         if os.path.isdir(home.path) and os.access(home.path, os.R_OK | os.X_OK):  # noqa: PTH112 - `Path.is_dir` raises
-            yield from self._inside()
+            yield from self._check_contents()
         if self.settings is not None:
-            yield from self._configured(self.settings)
+            yield from self._check_configured_parts(self.settings)
         yield from guarded("the plugins", partial(check_plugins, self.settings))
         yield from guarded("the service", partial(check_service, home))
 
-    def _config_and_secrets(self) -> Iterator[Finding]:
-        about_files, useless = read_secret_files(self._home, self._config)
+    def _check_settings(self) -> Iterator[Finding]:
+        about_files, unusable = read_secret_files(self._home, self._config)
         self._handed_over = service_credentials(self._home)
-        self.settings, found = read_config(self._home, self._config, self._handed_over.folder)
-        # What is told of a secret file has the better command.
+        self.settings, findings = read_config(self._home, self._config, self._handed_over.folder)
+        # The finding about the secret file has the better command.
         yield from (
-            one for one in found if one.id != "config.invalid" or not any(name in one.cause for name in useless)
+            finding
+            for finding in findings
+            if finding.id != "config.invalid" or not any(name in finding.cause for name in unusable)
         )
         yield from about_files
 
-    def _inside(self) -> Iterator[Finding]:
+    def _check_contents(self) -> Iterator[Finding]:
         home = self._home
         about_lock = list(guarded("the lock", partial(check_lock, home)))
         yield from about_lock
-        yield from guarded("the database", self._database)
+        yield from guarded("the database", self._check_database)
         if self._state is not None and self._state.entries:
-            running = any(one.id == "lock.held" for one in about_lock)
+            running = any(finding.id == "lock.held" for finding in about_lock)
             stuck = partial(check_stuck, home, now=self._now, running=running, pid=home.holder() if running else None)
             yield from guarded("what is open", stuck)
             yield from guarded("the schedule", partial(check_jobs, home, now=self._now))
@@ -129,15 +137,15 @@ class _CheckContext:
                 yield from guarded("the running bot", partial(check_running, home, self._config or home.config))
         yield from guarded("the backups", partial(check_backups, home, self._state, now=self._now))
 
-    def _database(self) -> Iterator[Finding]:
-        self._state, found = read_database(self._home, now=self._now, deep=self._deep)
-        yield from found
+    def _check_database(self) -> Iterator[Finding]:
+        self._state, findings = read_database(self._home, now=self._now, deep=self._deep)
+        yield from findings
 
-    def _configured(self, settings: Settings) -> Iterator[Finding]:
+    def _check_configured_parts(self, settings: Settings) -> Iterator[Finding]:
         home = self._home
         yield from guarded("the model", partial(check_model, settings, home))
         yield from guarded("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
         yield from guarded("the memory", partial(check_memory, settings))
-        asking = replace(self._asking, handed_over=self._handed_over)
-        yield from guarded("the channels", partial(check_channels, settings, asking))
-        yield from guarded("the ports", partial(check_ports, settings, home, asking.file))
+        probe = replace(self._probe, handed_over=self._handed_over)
+        yield from guarded("the channels", partial(check_channels, settings, probe))
+        yield from guarded("the ports", partial(check_ports, settings, home, probe.file))

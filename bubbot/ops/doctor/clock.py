@@ -1,4 +1,4 @@
-"""The clock: what the system says of it. Whether it agrees with the tapes is asked with the database."""
+"""The system's time service. The check of the database compares the clock with the tapes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from bubbot.ops.doctor.tools import fields, told
 
 
 def check_time_service() -> Iterator[Finding]:
-    """Whether the system sets its clock by others; where it does not tell, nothing is said."""
+    """Check that the system synchronises its clock; report nothing if the system does not tell."""
     answer = told(["timedatectl", "show", "-p", "NTP", "-p", "NTPSynchronized"])
-    found = fields(answer or "")
-    if found.get("NTPSynchronized") == "yes":
+    properties = fields(answer or "")
+    if properties.get("NTPSynchronized") == "yes":
         yield Finding("clock.set", "ok", "The system sets its clock by a time server.")
-    elif found.get("NTPSynchronized") == "no":
-        why = "is switched off" if found.get("NTP") == "no" else "has not reached a time server"
-        cause = f"The clock of this machine is not set by others: its time service {why}. Schedules follow this clock."
+    elif properties.get("NTPSynchronized") == "no":
+        reason = "is switched off" if properties.get("NTP") == "no" else "has not reached a time server"
+        cause = (
+            f"The clock of this machine is not set by others: its time service {reason}. Schedules follow this clock."
+        )
         yield Finding("clock.unset", "warning", cause, "sudo timedatectl set-ntp true")

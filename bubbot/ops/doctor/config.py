@@ -1,4 +1,4 @@
-"""The settings: whether they load, and who may read the secrets among them."""
+"""The settings: loading them, and the readers of the secrets in them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _VARIABLE = re.compile(r"environment variable (\w+)")
 def read_config(
     home: Home, config: Path | None, credentials: Path | None = None
 ) -> tuple[Settings | None, list[Finding]]:
-    """The settings, or None where they do not load, and what there is to say about them.
+    """Load the settings and report their faults; the settings are None if they do not load.
 
-    A secret that is missing keeps nothing else from being looked at. `credentials`: those of the home's service.
+    A missing secret does not prevent other checks. `credentials`: those of the home's service.
     """
     file = config or home.config
     try:
         settings = load_with_missing_secrets(home=home.path, config=config, credentials=credentials)
     except ConfigError as error:
-        return None, [_wrong(line, file) for line in str(error).splitlines()]
-    missing = [_wrong(one.reason, file) for one in settings.missing_secrets]
-    return settings, [*missing, *_check_loaded(settings, file, _again(home, config))]
+        return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
+    missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]
+    return settings, [*missing, *_check_loaded(settings, file, _root_command(home, config))]
 
 
-def _wrong(sentence: str, file: Path) -> Finding:
+def _invalid_setting(sentence: str, file: Path) -> Finding:
     variable = _VARIABLE.match(sentence)
     fix = f"unset {variable[1]}" if variable else edit(file)
     return Finding("config.invalid", "problem", sentence, fix)
 
 
-def _again(home: Home, config: Path | None) -> str:
-    """Return the command that makes the same checks as root."""
+def _root_command(home: Home, config: Path | None) -> str:
+    """Return the command that repeats the checks as root."""
     return f"sudo bubbot doctor --home {quoted(home.path)}{'' if config is None else f' --config {quoted(config)}'}"
 
 
-def _check_loaded(settings: Settings, file: Path, again: str) -> Iterator[Finding]:
+def _check_loaded(settings: Settings, file: Path, root_command: str) -> Iterator[Finding]:
     try:
         settings.bot.read_persona()
     except ConfigError as error:
@@ -59,7 +59,7 @@ def _check_loaded(settings: Settings, file: Path, again: str) -> Iterator[Findin
         return
     except OSError as error:
         cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
-        yield Finding("config.closed", "warning", cause, again)
+        yield Finding("config.closed", "warning", cause, root_command)
         return
     text = file.read_text(encoding="utf-8", errors="replace")
     if mode & 0o077 and any(secret and secret in text for secret in settings.secrets()):

@@ -1,4 +1,4 @@
-"""Secrets that systemd hands to the service of a home: they are in no file of the settings, and in no shell."""
+"""Secrets that systemd passes to the service of a home: no settings file and no shell has them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from bubbot.settings.environment import runtime_folder, variables
 UNIT = "bubbot.service"
 RUNTIME = Path("/run")
 CREDSTORE = Path("/etc/credstore")
-"""Where systemd looks for a credential that is named without a folder."""
+"""The folder in which systemd looks for a credential without a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceCredentials:
-    """What the service of a home is handed over. `folder`: the credentials of the running service, if they may be read;
-    `sources`: by name such as `channels.telegram.channel.token`, the file that systemd takes it from."""
+    """The credentials that systemd passes to the service of a home.
+
+    Attributes:
+        folder: the credentials of the running service, if they may be read.
+        sources: the file of each credential, by a name such as `channels.telegram.channel.token`.
+    """
 
     folder: Path | None = None
     sources: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
@@ -32,7 +36,7 @@ class ServiceCredentials:
         return (self.folder is not None and _exists(self.folder / name)) or _exists(self.sources.get(name))
 
     def is_hidden(self, name: str) -> bool:
-        """Return true if the service may get this credential, and only root can see whether it does."""
+        """Return true if the service may get this credential, but only root can see it."""
         source = self.sources.get(name)
         return self.folder is None and source is not None and not os.access(source.parent, os.X_OK)
 
@@ -42,15 +46,15 @@ def _exists(path: Path | None) -> bool:
 
 
 def service_credentials(home: Home) -> ServiceCredentials:
-    """Look up the credentials of the service that runs this home; none without such a service, or inside it."""
+    """Look up the credentials of this home's service; none without such a service, or inside it."""
     if variables().get("CREDENTIALS_DIRECTORY"):
         return ServiceCredentials()
     for scope, runtime in (("--system", RUNTIME), ("--user", runtime_folder())):
-        # The text of the unit and its drop-ins: `systemctl show` prints credentials from systemd 254 on only.
+        # Read the text of the unit and its drop-ins: `systemctl show` prints credentials only since systemd 254.
         text = told(["systemctl", scope, "cat", UNIT]) or ""
         lines = [line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))]
-        named = re.search(r"(?:--home[ =]|BUBBOT_HOME=)(\S+)", "\n".join(lines))
-        if named is None or os.path.realpath(named[1]) != os.path.realpath(home.path):
+        match = re.search(r"(?:--home[ =]|BUBBOT_HOME=)(\S+)", "\n".join(lines))
+        if match is None or os.path.realpath(match[1]) != os.path.realpath(home.path):
             continue
         folder = runtime / "credentials" / UNIT if runtime else None
         readable = folder is not None and os.access(folder, os.R_OK | os.X_OK)
@@ -59,6 +63,6 @@ def service_credentials(home: Home) -> ServiceCredentials:
 
 
 def _sources(lines: Iterable[str]) -> dict[str, Path]:
-    """The credentials of a unit: `NAME:FILE`, one on a line."""
-    found = [re.fullmatch(r"\s*LoadCredential\s*=\s*([^:\s]+):(\S+)\s*", line) for line in lines]
-    return {one[1]: CREDSTORE / one[2] for one in found if one}
+    """Parse the credentials of a unit: `NAME:FILE`, one on a line."""
+    matches = [re.fullmatch(r"\s*LoadCredential\s*=\s*([^:\s]+):(\S+)\s*", line) for line in lines]
+    return {match[1]: CREDSTORE / match[2] for match in matches if match}

@@ -1,4 +1,4 @@
-"""The database, asked through SQLite and never opened by other means."""
+"""The database, read through SQLite and by no other means."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from bubbot.stores.sqlite.check import DatabaseState, look_over
 from bubbot.stores.sqlite.schema import MIGRATIONS
 
 LARGE = 64_000_000
-"""Bytes that are nothing to speak of."""
+"""Bytes below which a journal or free space is not worth a finding."""
 _TIMES = 2
-"""How much larger than the database its journal may be."""
+"""The tolerated size of the journal, as a multiple of the database."""
 AHEAD = timedelta(minutes=5)
-"""How far the newest entry may be ahead of the clock: clocks are set."""
+"""The tolerated lead of the newest entry over the clock: clocks get adjusted."""
 
 
 def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseState | None, list[Finding]]:
-    """The state of the database, None where it cannot be used, and whether it is ours, whole, and not from the future."""
+    """Read the state of the database, None if it is unusable, with findings about version, integrity and clock."""
     path = home.database
     if not os.path.lexists(path):
         return None, [Finding("database.missing", "ok", "There is no database yet; the first chat makes it.")]
-    odd = next(
-        (one for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if one.exists() and not one.is_file()), None
+    special_file = next(
+        (file for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if file.exists() and not file.is_file()),
+        None,
     )
-    if odd:  # SQLite would wait for whoever writes into a pipe
-        cause = f"{odd} is no ordinary file."
-        return None, [Finding("database.unusable", "problem", cause, f"mv {quoted(odd)} {quoted(f'{odd}.old')}")]
+    if special_file:  # SQLite would block on a pipe until somebody writes into it
+        cause = f"{special_file} is no ordinary file."
+        return None, [
+            Finding("database.unusable", "problem", cause, f"mv {quoted(special_file)} {quoted(f'{special_file}.old')}")
+        ]
     try:
         state = look_over(path, deep=deep)
     except StoreTooNew as error:
@@ -44,11 +47,11 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
     except StoreError as error:
         fix = f"ls -l {quoted(home.path)}"
         return None, [Finding("database.unusable", "problem", f"{path}: {error}.", fix)]
-    found = list(_looked_over(home, state, now))
-    return (None if state.complaints else state), found
+    findings = list(_check_state(home, state, now))
+    return (None if state.complaints else state), findings
 
 
-def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Finding]:
+def _check_state(home: Home, state: DatabaseState, now: datetime) -> Iterator[Finding]:
     if state.complaints:
         yield _damaged(home, f"SQLite's check of {home.database} says: {'; '.join(state.complaints)}.")
         return
@@ -59,22 +62,22 @@ def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
     if state.version < len(MIGRATIONS):
         cause = f"{home.database} is of version {state.version}; the next start brings it to {len(MIGRATIONS)}."
         yield Finding("database.older", "ok", cause)
-    yield from _room(home, state)
+    yield from _check_size(home, state)
     if state.triggers:
         cause = (
             f"{home.database} does not refuse to lose history any more: {', '.join(state.triggers)} missing or changed. "
             "Nothing is written to it; with the bot stopped, the command restores them."
         )
         yield Finding("database.triggers", "problem", cause, f"bubbot --home {quoted(home.path)} tape repair")
-    wrong = state.audit.damage if state.audit else ()
-    if wrong:
-        first = f"{wrong[0].place} {wrong[0].what}"
-        cause = f"{len(wrong)} entries are not what was written; the first: {first}. Each is named by the command."
+    damage = state.audit.damage if state.audit else ()
+    if damage:
+        first = f"{damage[0].place} {damage[0].what}"
+        cause = f"{len(damage)} entries are not what was written; the first: {first}. Each is named by the command."
         yield Finding("database.altered", "problem", cause, "bubbot tape verify")
     elif not state.triggers:
         checked = "every hash holds" if state.audit else "--deep checks every hash, too"
-        what = f"version {state.version}, {state.entries} entries on {state.tapes} tapes, whole; {checked}"
-        yield Finding("database.ok", "ok", f"{home.database}: {what}.")
+        summary = f"version {state.version}, {state.entries} entries on {state.tapes} tapes, whole; {checked}"
+        yield Finding("database.ok", "ok", f"{home.database}: {summary}.")
     if state.newest is not None and state.newest > now + AHEAD:
         cause = (
             f"The newest entry was written at {state.newest:%Y-%m-%d %H:%M} UTC, and this machine's clock says "
@@ -85,9 +88,9 @@ def _looked_over(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
         yield Finding("clock.ok", "ok", f"The clock ({now:%Y-%m-%d %H:%M} UTC) is not behind the newest entry.")
 
 
-def _room(home: Home, state: DatabaseState) -> Iterator[Finding]:
-    """Whether the files are much larger than what is in them."""
-    with suppress(OSError):  # a look at its size opens nothing
+def _check_size(home: Home, state: DatabaseState) -> Iterator[Finding]:
+    """Compare the sizes of the files with that of their contents."""
+    with suppress(OSError):  # stat opens no file
         journal = Path(f"{home.database}-wal").stat().st_size
         if journal > LARGE and journal > _TIMES * state.size:
             cause = (
@@ -101,12 +104,12 @@ def _room(home: Home, state: DatabaseState) -> Iterator[Finding]:
 
 
 def _damaged(home: Home, cause: str) -> Finding:
-    aside = home.path / "damaged"
-    fix = f"mkdir {quoted(aside)} && mv {quoted(home.path)}/bubbot.db* {quoted(aside)}"
-    with suppress(OSError):  # what cannot be looked at is told with the backups
-        if found := backups(home.path):
-            fix += f" && bubbot --home {quoted(home.path)} restore {quoted(found[-1].path)}"
-            way = f"With the bot stopped, put it aside whole; bubbot restore takes the backup of {found[-1].created:%Y-%m-%d}."
-            return Finding("database.damaged", "problem", f"{cause} {way}", fix)
-    way = "With the bot stopped, put it aside whole, and then a backup in its place, where there is one elsewhere."
-    return Finding("database.damaged", "problem", f"{cause} {way}", fix)
+    folder = home.path / "damaged"
+    fix = f"mkdir {quoted(folder)} && mv {quoted(home.path)}/bubbot.db* {quoted(folder)}"
+    with suppress(OSError):  # the check of the backups reports unreadable ones
+        if existing := backups(home.path):
+            fix += f" && bubbot --home {quoted(home.path)} restore {quoted(existing[-1].path)}"
+            advice = f"With the bot stopped, put it aside whole; bubbot restore takes the backup of {existing[-1].created:%Y-%m-%d}."
+            return Finding("database.damaged", "problem", f"{cause} {advice}", fix)
+    advice = "With the bot stopped, put it aside whole, and then a backup in its place, where there is one elsewhere."
+    return Finding("database.damaged", "problem", f"{cause} {advice}", fix)

@@ -1,4 +1,4 @@
-"""The disk the home is on: room, entries for files, and kinds of file system that bubbot cannot live on."""
+"""The disk of the home: free space, free inodes, and file systems that bubbot cannot use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bubbot.ops.doctor.finding import Finding, Level, quoted, size
 
 SCARCE = 1_000_000_000
 NONE_LEFT = 100_000_000
-"""Bytes of free disk space from which on it is worth a word, and a problem."""
+"""Free bytes below which there is a warning, and a problem."""
 FEW_FILES = 5_000
 NO_FILES = 100
-"""The same of entries for files. A file system that counts none says 0 for all of them."""
+"""The same for free inodes. A file system without inodes reports 0 for all counts."""
 MOUNTS = Path("/proc/mounts")
 NETWORK = frozenset(
     {
@@ -23,36 +23,36 @@ NETWORK = frozenset(
         "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf",
     }
 )  # fmt: skip
-"""SQLite's WAL is an area of memory that all who have the database open share: over a network there is none."""
+"""Network file systems: SQLite's WAL needs memory that all processes share, which these lack."""
 MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
 def check_disk(home: Home, *, look: Callable[[Path], os.statvfs_result] = os.statvfs) -> Iterator[Finding]:
-    """Whether there is room for what people will say."""
-    there = _there(home)
-    found = look(there)
-    left = found.f_bavail * found.f_frsize
-    if left < SCARCE:
-        level: Level = "problem" if left < NONE_LEFT else "warning"
-        cause = f"Only {size(left)} are free on the disk of {there}; without room nothing can be accepted."
-        yield Finding("disk.scarce", level, cause, f"du -xh {quoted(there)} | sort -h | tail -20")
-    elif found.f_files and found.f_favail < FEW_FILES:
+    """Check the free space and the free inodes."""
+    folder = _existing_folder(home)
+    stats = look(folder)
+    free = stats.f_bavail * stats.f_frsize
+    if free < SCARCE:
+        level: Level = "problem" if free < NONE_LEFT else "warning"
+        cause = f"Only {size(free)} are free on the disk of {folder}; without room nothing can be accepted."
+        yield Finding("disk.scarce", level, cause, f"du -xh {quoted(folder)} | sort -h | tail -20")
+    elif stats.f_files and stats.f_favail < FEW_FILES:
         cause = (
-            f"Only {found.f_favail} more files can be made on the disk of {there}, though it has room: without one "
+            f"Only {stats.f_favail} more files can be made on the disk of {folder}, though it has room: without one "
             "SQLite cannot write."
         )
-        fix = f"du -x --inodes {quoted(there)} | sort -n | tail -20"
-        yield Finding("disk.files", "problem" if found.f_favail < NO_FILES else "warning", cause, fix)
+        fix = f"du -x --inodes {quoted(folder)} | sort -n | tail -20"
+        yield Finding("disk.files", "problem" if stats.f_favail < NO_FILES else "warning", cause, fix)
     else:
-        yield Finding("disk.ok", "ok", f"{size(left)} are free on the disk of {there}.")
+        yield Finding("disk.ok", "ok", f"{size(free)} are free on the disk of {folder}.")
 
 
 def check_file_system(home: Home, *, mounts: Path = MOUNTS) -> Iterator[Finding]:
-    """Whether the home is on a disk of this machine; where the system does not list its mounts, nothing is said."""
-    there = _there(home).resolve()
-    kind = _kind(there, mounts)
+    """Check that the home is on a local disk; report nothing if the system does not list its mounts."""
+    folder = _existing_folder(home).resolve()
+    kind = _file_system_kind(folder, mounts)
     if kind in NETWORK:
-        elsewhere = "/var/lib/bubbot" if there != Path("/var/lib/bubbot") else "/srv/bubbot"
+        elsewhere = "/var/lib/bubbot" if folder != Path("/var/lib/bubbot") else "/srv/bubbot"
         cause = (
             f"The home {home.path} is on a network file system ({kind}), where SQLite's locks and its WAL do not hold: "
             f"the database can be damaged. Move it to a local disk with the bot stopped, and name that with --home."
@@ -65,23 +65,23 @@ def check_file_system(home: Home, *, mounts: Path = MOUNTS) -> Iterator[Finding]
         yield Finding("disk.local", "ok", f"The home is on a local disk ({kind}).")
 
 
-def _there(home: Home) -> Path:
-    """The home, or the nearest folder above it that is there."""
-    return next(folder for folder in (home.path, *home.path.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112 - `Path.is_dir` raises where it may not look
+def _existing_folder(home: Home) -> Path:
+    """Return the home, or its nearest existing parent."""
+    return next(folder for folder in (home.path, *home.path.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112 - `Path.is_dir` raises without permission
 
 
-def _kind(path: Path, mounts: Path) -> str:
-    """The kind of the file system that a path is on; the last one mounted over a place is what one sees."""
+def _file_system_kind(path: Path, mounts: Path) -> str:
+    """Return the kind of a path's file system; the last mount on a folder hides earlier ones."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""
-    found = [(Path(_unescaped(line.split()[1])), line.split()[2]) for line in lines if len(line.split()) >= 3]
-    over = [
-        (len(place.parts), number, kind) for number, (place, kind) in enumerate(found) if path.is_relative_to(place)
+    points = [(Path(_unescape(line.split()[1])), line.split()[2]) for line in lines if len(line.split()) >= 3]
+    candidates = [
+        (len(point.parts), number, kind) for number, (point, kind) in enumerate(points) if path.is_relative_to(point)
     ]
-    return max(over)[2] if over else ""
+    return max(candidates)[2] if candidates else ""
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ Level: TypeAlias = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `fix` is one command for the shell; empty where nothing has to be done."""
+    """A result of a check.
+
+    Attributes:
+        id: a stable name, such as `disk.scarce`.
+        level: the severity.
+        cause: the facts, in one or more sentences.
+        fix: one shell command that fixes the problem; empty if there is nothing to fix.
+    """
 
     id: str
     level: Level
@@ -21,15 +28,15 @@ class Finding:
 
 
 def quoted(path: Path | str) -> str:
-    """A path as the shell takes it."""
+    """Quote a path for the shell."""
     return shlex.quote(str(path))
 
 
 def edit(file: Path | str) -> str:
-    """The command that opens a file in an editor."""
+    """Return the command that opens a file in an editor."""
     return f'"${{EDITOR:-vi}}" {quoted(file)}'
 
 
 def size(number: float) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes for people."""
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

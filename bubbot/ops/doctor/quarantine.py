@@ -1,4 +1,4 @@
-"""Whether the home waits for its release from quarantine."""
+"""The quarantine of a restored home."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from bubbot.views.quarantine import RestoreFact
 
 
 def check_quarantine(home: Home) -> Iterator[Finding]:
-    """A restored bot is deaf to everybody outside until somebody says that the other one is gone."""
+    """Report a restored home that waits for its release: until then its bot receives nothing."""
     try:
-        restored = asyncio.run(_standing(home))
+        fact = asyncio.run(_read_quarantine(home))
     except StoreError:
-        return  # told with the database
-    if restored is not None:
+        return  # the check of the database reports it
+    if fact is not None:
         cause = (
-            f"The home was restored from {restored.backup}, of {restored.created[:19]} UTC, and is in quarantine: no channel "
+            f"The home was restored from {fact.backup}, of {fact.created[:19]} UTC, and is in quarantine: no channel "
             "runs and no job fires. Where the bot that it was made from is gone for good, release it."
         )
         fix = f"bubbot restore --release --home {quoted(home.path)}"
         yield Finding("home.quarantine", "warning", cause, fix)
 
 
-async def _standing(home: Home) -> RestoreFact | None:
+async def _read_quarantine(home: Home) -> RestoreFact | None:
     store = await open_readonly(home.database)
     try:
         return await Quarantine(TapeService(store, HOME_TAPE, now=never, new_id=str, session="")).standing()

@@ -1,5 +1,4 @@
-"""What the bot that runs for the home says of its channels and its disk: a platform may take the token and the bot be
-deaf."""
+"""The running bot's own report on its channels and its disk: it may fail to receive although its token is valid."""
 
 from __future__ import annotations
 
@@ -15,13 +14,12 @@ from bubbot.home import Home
 from bubbot.ops.doctor.finding import Finding, edit, quoted
 
 ANSWER_SECONDS = 3.0
-"""What a running bot has to answer; one that is starting or ending is not judged."""
+"""The time for the answer; a bot that is starting or ending gets no finding."""
 
 
 def check_running(home: Home, file: Path) -> Iterator[Finding]:
-    """Ask the bot that runs for the home how its channels and its disk are; `file`: the one that is edited to change
-    them."""
-    snapshot = asyncio.run(_snapshot(home))
+    """Ask the running bot for the state of its channels and its disk; `file` is the configuration to edit."""
+    snapshot = asyncio.run(_request_snapshot(home))
     if snapshot is None:
         return
     if snapshot.full:
@@ -30,13 +28,13 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
             "there is some; then it goes on by itself."
         )
         yield Finding("disk.full", "problem", cause, f"du -xh {quoted(home.path)} | sort -h | tail -20")
-    for one in snapshot.channels:
-        fix = edit(file) if f"[channels.{one.name}]" in one.note else "bubbot status"
-        if one.state != "" and not one.fine:
-            cause = f"The running bot does not hear its channel {one.name}: {one.note or one.state}"
+    for channel in snapshot.channels:
+        fix = edit(file) if f"[channels.{channel.name}]" in channel.note else "bubbot status"
+        if channel.state != "" and not channel.fine:
+            cause = f"The running bot does not hear its channel {channel.name}: {channel.note or channel.state}"
             yield Finding("channel.down", "problem", _sentence(cause), fix)
-        elif one.note:
-            cause = f"The running bot hears its channel {one.name}, but: {one.note}"
+        elif channel.note:
+            cause = f"The running bot hears its channel {channel.name}, but: {channel.note}"
             yield Finding("channel.troubled", "warning", _sentence(cause), fix)
 
 
@@ -44,7 +42,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-async def _snapshot(home: Home) -> HealthSnapshot | None:
+async def _request_snapshot(home: Home) -> HealthSnapshot | None:
     address = home.held_by()[1]
     if not address:
         return None

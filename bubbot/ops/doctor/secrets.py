@@ -1,4 +1,4 @@
-"""Secrets: the files they are in, those that are missing, and one that cannot be right. No value is shown."""
+"""Secrets: their files, missing ones, and one that cannot be right. No finding shows a value."""
 
 from __future__ import annotations
 
@@ -20,79 +20,83 @@ from bubbot.settings.sources import SECRET_LIMIT, Keys, read_text, read_toml, te
 from bubbot.wiring.models import keyless_models
 
 MOUNTED = Path("/run/secrets")
-"""Where containers are given secrets: readable for all, and nobody else is inside."""
+"""The folder for secrets in containers: readable for all, as there are no other users."""
 _SECRET = re.compile(r"(^|_)(token|secret|password|key)$")
 _TELEGRAM = re.compile(r"[0-9]{3,17}:[A-Za-z0-9_-]{35}")
 
 
 def read_secret_files(home: Home, config: Path | None) -> tuple[list[Finding], list[str]]:
-    """Whether the files that `*_file` keys name, and the folder of credentials, can be read, and by the bot alone; and
-    the names of those that cannot be used."""
-    files = list(dict.fromkeys(_files(config or home.config)))
-    found = [(str(file), finding) for file in files for finding in _of_file(file)]
+    """Check the files of `*_file` keys and the folder of credentials: readable, and by the bot alone.
+
+    Return the findings, and the names of the unusable ones.
+    """
+    files = list(dict.fromkeys(_secret_files(config or home.config)))
+    named_findings = [(str(file), finding) for file in files for finding in _check_file(file)]
     folder = variables().get("CREDENTIALS_DIRECTORY")
     if folder and not os.access(folder, os.R_OK | os.X_OK):
         cause = f"CREDENTIALS_DIRECTORY is {folder}, which uid {os.geteuid()} cannot read."
-        wrong = Finding("secret.credentials", "problem", cause, "unset CREDENTIALS_DIRECTORY")
-        found.append(("CREDENTIALS_DIRECTORY", wrong))
-    findings = [finding for _, finding in found]
+        problem = Finding("secret.credentials", "problem", cause, "unset CREDENTIALS_DIRECTORY")
+        named_findings.append(("CREDENTIALS_DIRECTORY", problem))
+    findings = [finding for _, finding in named_findings]
     if files and not findings:
         cause = f"{len(files)} secret files, each with something in it, for its owner alone."
         findings = [Finding("secret.ok", "ok", cause)]
-    return findings, [name for name, finding in found if finding.level == "problem"]
+    return findings, [name for name, finding in named_findings if finding.level == "problem"]
 
 
 def command_to_set(setting: Keys, config: Path) -> str:
-    """Return the command that puts another secret where this one is taken from: the strongest source that has one."""
+    """Return the command that replaces this secret in its strongest source that has one."""
     variable = f"{ENVIRONMENT_PREFIX}{'__'.join(setting)}".upper().replace("-", "_")
-    given = {name.upper(): name for name, value in variables().items() if value}
-    if variable in given:
-        return f"read -r {given[variable]} && export {given[variable]}"
-    if f"{variable}_FILE" in given:
-        return _fill(_placed(Path(), variables()[given[f"{variable}_FILE"]]))
+    names = {name.upper(): name for name, value in variables().items() if value}
+    if variable in names:
+        return f"read -r {names[variable]} && export {names[variable]}"
+    if f"{variable}_FILE" in names:
+        return _fill_command(_resolve(Path(), variables()[names[f"{variable}_FILE"]]))
     name = ".".join(setting)
     if (folder := variables().get("CREDENTIALS_DIRECTORY")) and os.access(Path(folder, name), os.F_OK):
         return f"sudo install -m 600 /dev/stdin /etc/credstore/bubbot.{name} && sudo systemctl restart bubbot"
     with suppress(ConfigError):
         for path, value in text_values(read_toml(config, needed=False)):
             if path == (*setting[:-1], f"{setting[-1]}_file") and value:
-                return _fill(_placed(config.parent, value))
+                return _fill_command(_resolve(config.parent, value))
     return edit(config)
 
 
-def _fill(file: Path) -> str:
-    """The command that takes a secret from the terminal into a file."""
+def _fill_command(file: Path) -> str:
+    """Return the command that copies a secret from the terminal into a file."""
     return f"install -m 600 /dev/stdin {quoted(file)}"
 
 
-def _of_file(file: Path) -> Iterator[Finding]:
-    fill = _fill(file)
+def _check_file(file: Path) -> Iterator[Finding]:
+    fill = _fill_command(file)
     try:
-        found = file.stat()
+        status = file.stat()
     except (FileNotFoundError, NotADirectoryError):
         cause = f"There is no {file}, which the settings name for a secret; the command takes it from the terminal."
         yield Finding("secret.file_missing", "problem", cause, fill)
         return
     except OSError:
-        found = None
-    if found is None or not os.access(file, os.R_OK):
+        status = None
+    if status is None or not os.access(file, os.R_OK):
         cause = f"{file} holds a secret, and uid {os.geteuid()} cannot read it."
         yield Finding("secret.file_unreadable", "problem", cause, f'sudo chown "$(id -un)" {quoted(file)}')
-    elif not stat.S_ISREG(found.st_mode):
+    elif not stat.S_ISREG(status.st_mode):
         cause = f"{file} should be a file with a secret, and is a folder or a device; the command takes the secret from the terminal."
         yield Finding("secret.file_odd", "problem", cause, f"mv {quoted(file)} {quoted(f'{file}.old')} && {fill}")
-    elif reason := _unusable(file):
+    elif reason := _find_fault(file):
         yield Finding("secret.file_odd", "problem", f"{reason} The command takes the secret from the terminal.", fill)
-    elif not _text(file).strip():
+    elif not _read(file).strip():
         cause = f"{file} is empty and should hold a secret; the command takes it from the terminal."
         yield Finding("secret.file_empty", "problem", cause, fill)
-    elif found.st_mode & 0o077 and not file.is_relative_to(MOUNTED):
-        cause = f"{file} holds a secret and is open to other users of this machine (mode {found.st_mode & 0o7777:04o})."
+    elif status.st_mode & 0o077 and not file.is_relative_to(MOUNTED):
+        cause = (
+            f"{file} holds a secret and is open to other users of this machine (mode {status.st_mode & 0o7777:04o})."
+        )
         yield Finding("secret.file_open", "warning", cause, f"chmod 600 {quoted(file)}")
 
 
-def _unusable(file: Path) -> str:
-    """Why what is in a file cannot be a secret, if there is anything in it; empty if it can."""
+def _find_fault(file: Path) -> str:
+    """Return why the content of a file cannot be a secret; empty if it can, or if there is none."""
     try:
         read_text(file, SECRET_LIMIT, "A secret")
     except ConfigError as error:
@@ -100,25 +104,25 @@ def _unusable(file: Path) -> str:
     return ""
 
 
-def _text(file: Path) -> str:
-    with file.open("rb") as opened:
-        return opened.read(64_001).decode("utf-8-sig", errors="replace")
+def _read(file: Path) -> str:
+    with file.open("rb") as stream:
+        return stream.read(64_001).decode("utf-8-sig", errors="replace")
 
 
-def _files(config: Path) -> Iterator[Path]:
-    """The files that hold secrets, by the settings; a file of settings that cannot be read names none."""
+def _secret_files(config: Path) -> Iterator[Path]:
+    """Yield the files that hold secrets by the settings; an unreadable configuration names none."""
     with suppress(ConfigError):
         for path, value in text_values(read_toml(config, needed=False)):
             if path[-1].endswith("_file") and _SECRET.search(path[-1].removesuffix("_file")) and value:
-                yield _placed(config.parent, value)
+                yield _resolve(config.parent, value)
     for name, value in variables().items():
         key = name.lower()
         if name.upper().startswith(ENVIRONMENT_PREFIX) and key.endswith("_file") and _SECRET.search(key.removesuffix("_file")) and value:  # fmt: skip
-            yield _placed(Path(), value)
+            yield _resolve(Path(), value)
 
 
-def _placed(folder: Path, value: str) -> Path:
-    with suppress(RuntimeError):  # there is no such user
+def _resolve(folder: Path, value: str) -> Path:
+    with suppress(RuntimeError):  # unknown user
         return (folder / Path(value).expanduser()).absolute()
     return (folder / value).absolute()
 
@@ -126,20 +130,20 @@ def _placed(folder: Path, value: str) -> Path:
 def check_secrets(
     settings: Settings, home: Home, config: Path | None, handed_over: ServiceCredentials | None = None
 ) -> Iterator[Finding]:
-    """Whether the secrets that are needed are there, where they are written, and whether one is misshapen."""
+    """Report missing secrets, secrets in the configuration itself, and a misshapen token."""
     file = config or home.config
     with suppress(ConfigError):
-        if clear := written_secrets(file):
+        if names := written_secrets(file):
             yield Finding(
                 "secret.in_config", "ok",
-                f"{file} has secrets in it ({', '.join(clear)}) and must not be shown around; with a key that ends in "
+                f"{file} has secrets in it ({', '.join(names)}) and must not be shown around; with a key that ends in "
                 f"_file they are in files of their own.",
             )  # fmt: skip
     if handed_over is None or not handed_over.is_there("model.api_key"):
-        yield from _keys(settings, file)
+        yield from _check_keys(settings, file)
     for name, table in settings.channels.items():
         token = table.get("token")
-        # What the adapter itself refuses is told as a fault of the channel.
+        # The check of the channels reports tokens that the adapter itself refuses.
         if table.get("kind", name) == "telegram" and isinstance(token, str) and re.fullmatch(r"\d+:[\w-]+", token) and not _TELEGRAM.fullmatch(token):  # fmt: skip
             cause = (
                 f"[channels.{name}] token does not have the form of Telegram's (a number, a colon, 35 letters): it "
@@ -148,10 +152,12 @@ def check_secrets(
             yield Finding("secret.odd_token", "warning", cause, command_to_set(("channels", name, "token"), file))
 
 
-def _keys(settings: Settings, file: Path) -> Iterator[Finding]:
-    """Find the models that are asked and have no key."""
+def _check_keys(settings: Settings, file: Path) -> Iterator[Finding]:
+    """Find the configured models without a key."""
     if settings.missing_secret("model", "api_key"):
         return
-    for name, wanted in keyless_models(settings, variables()).items():
+    for name, key_variables in keyless_models(settings, variables()).items():
         is_configured = name.partition("/")[0] == settings.model.provider
-        yield Finding("secret.no_key", "problem", key_missing(name, wanted, is_configured=is_configured), edit(file))
+        yield Finding(
+            "secret.no_key", "problem", key_missing(name, key_variables, is_configured=is_configured), edit(file)
+        )

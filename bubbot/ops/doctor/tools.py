@@ -1,4 +1,4 @@
-"""Asking programs of the system, where they are there."""
+"""Queries programs of the system, if they exist."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import subprocess
 from collections.abc import Sequence
 
 TOOL_TIMEOUT_SECONDS = 3.0
-"""Seconds; a system that is just starting or ending may never answer."""
+"""The time for an answer; a system that is starting or shutting down may never give one."""
 
 
 def told(command: Sequence[str]) -> str | None:
-    """What a program prints; None where there is none, and where it fails or does not come to an end."""
+    """Run a program and return its output; None if it is missing, fails, or takes too long."""
     program = shutil.which(command[0])
     if program is None:
         return None
     try:
-        done = subprocess.run(  # noqa: S603 - no shell; the commands are ours
+        process = subprocess.run(  # noqa: S603 - no shell; the commands are ours
             [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -25,9 +25,9 @@ def told(command: Sequence[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+    return process.stdout.decode(errors="replace") if process.returncode == 0 else None
 
 
 def fields(text: str) -> dict[str, str]:
-    """The lines `name=value` of what systemd's programs print."""
+    """Parse the lines `name=value` that systemd's programs print."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)

@@ -1,4 +1,4 @@
-"""The versions of libraries: those known to be unsafe, and those bubbot was not tested with."""
+"""The versions of libraries: known unsafe ones, and those bubbot was not tested with."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from bubbot.ops.doctor.finding import Finding, quoted
 MALICIOUS = ("1.82.7", "1.82.8")
 SAFE_LITELLM = (1, 83, 7)
 SAFE_AIOHTTP = (3, 14, 4)
-"""Before it, requests can be smuggled past a proxy to the port for webhooks: GHSA-mfx4-hv73-q22v (up to 3.14.1),
+"""Before this version, requests can be smuggled past a proxy to the port for webhooks: GHSA-mfx4-hv73-q22v (up to 3.14.1),
 GHSA-pqxq-w44r-73xw, CVE-2026-111750, PYSEC-2026-4371 (up to 3.14.3, where its parser is the one in Python)."""
 PLATFORMS = ("python-telegram-bot", "discord.py")
-"""Libraries that are used beyond what they promise to keep, so that a version matters."""
+"""Libraries of which bubbot uses more than the stable API, so that the version matters."""
 _PIP = f"{quoted(sys.executable)} -m pip install"
 
 
 def check_litellm() -> Iterator[Finding]:
-    """Whether the litellm that is installed is one to stay away from. Read from its metadata; it is not imported."""
-    found = _installed("litellm")
-    if found is None:
+    """Check that the installed litellm is safe, by its metadata; do not import it."""
+    installed = _installed("litellm")
+    if installed is None:
         yield Finding("litellm.absent", "ok", "litellm is not installed; the models of providers need it.")
         return
     fix = f"{_PIP} --upgrade 'litellm>=1.83.7'"
-    if found in MALICIOUS:
+    if installed in MALICIOUS:
         cause = (
-            f"litellm {found} is malicious: it steals secrets. Replace it, and then every key and password that this "
+            f"litellm {installed} is malicious: it steals secrets. Replace it, and then every key and password that this "
             "machine knew."
         )
         yield Finding("litellm.malicious", "problem", cause, fix)
-    elif (numbers := _numbers(found)) < SAFE_LITELLM:
-        cause = f"litellm {found} has a known hole; 1.83.7 is the first version without it."
+    elif (numbers := _parse_numbers(installed)) < SAFE_LITELLM:
+        cause = f"litellm {installed} has a known hole; 1.83.7 is the first version without it."
         if not numbers:
-            cause = f"litellm says that its version is {found!r}, so nobody can tell whether it is safe."
+            cause = f"litellm says that its version is {installed!r}, so nobody can tell whether it is safe."
         yield Finding("litellm.unsafe", "problem", cause, fix)
     else:
-        yield Finding("litellm.ok", "ok", f"litellm {found}, none of the versions known to be unsafe.")
+        yield Finding("litellm.ok", "ok", f"litellm {installed}, none of the versions known to be unsafe.")
 
 
 def check_libraries() -> Iterator[Finding]:
-    """Whether the libraries that speak with platforms are those bubbot was tested with, and safe."""
-    fine = []
+    """Check that the platforms' libraries are safe and tested."""
+    accepted = []
     for name in PLATFORMS:
-        found, wanted = _installed(name), _wanted(name)
-        if found is None or not wanted:
-            continue  # without it its channel does not load, which is told there
-        if all(_meets(found, one) for one in wanted):
-            fine.append(f"{name} {found}")
+        installed, specifiers = _installed(name), _read_specifiers(name)
+        if installed is None or not specifiers:
+            continue  # the check of the plugins reports the channel without its library
+        if all(_satisfies(installed, specifier) for specifier in specifiers):
+            accepted.append(f"{name} {installed}")
         else:
-            needed = ",".join(wanted)
-            cause = f"{name} {found} is installed, and bubbot was tested with {needed}: its channel may fail."
-            yield Finding("library.untested", "warning", cause, f"{_PIP} {quoted(f'{name}{needed}')}")
-    found = _installed("aiohttp")
-    if found is not None and _numbers(found) < SAFE_AIOHTTP:
-        cause = f"aiohttp {found} lets requests be smuggled past a proxy to the port for webhooks; 3.14.4 does not."
+            requirement = ",".join(specifiers)
+            cause = f"{name} {installed} is installed, and bubbot was tested with {requirement}: its channel may fail."
+            yield Finding("library.untested", "warning", cause, f"{_PIP} {quoted(f'{name}{requirement}')}")
+    installed = _installed("aiohttp")
+    if installed is not None and _parse_numbers(installed) < SAFE_AIOHTTP:
+        cause = f"aiohttp {installed} lets requests be smuggled past a proxy to the port for webhooks; 3.14.4 does not."
         yield Finding("aiohttp.unsafe", "warning", cause, f"{_PIP} --upgrade 'aiohttp>=3.14.4'")
-    elif found is not None:
-        fine.append(f"aiohttp {found}")
-    if fine:
-        yield Finding("library.ok", "ok", f"{', '.join(fine)}.")
+    elif installed is not None:
+        accepted.append(f"aiohttp {installed}")
+    if accepted:
+        yield Finding("library.ok", "ok", f"{', '.join(accepted)}.")
 
 
 def _installed(name: str) -> str | None:
@@ -71,44 +71,44 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _wanted(name: str) -> list[str]:
-    """What bubbot's own metadata asks of a library, such as `>=22.8` and `<23`."""
+def _read_specifiers(name: str) -> list[str]:
+    """Read the specifiers for a library from bubbot's own metadata, such as `>=22.8` and `<23`."""
     try:
         lines = requires("bubbot") or []
     except PackageNotFoundError:
         return []
     for line in lines:
-        found = re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?([^;)]*)", line)
-        if found and re.sub(r"[-_.]+", "-", found[1]).lower() == re.sub(r"[-_.]+", "-", name).lower():
-            # In the order in which people write them, the lowest first.
-            return sorted((one.strip() for one in found[2].split(",") if one.strip()), reverse=True)
+        match = re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?([^;)]*)", line)
+        if match and re.sub(r"[-_.]+", "-", match[1]).lower() == re.sub(r"[-_.]+", "-", name).lower():
+            # The lowest bound first, as people write them.
+            return sorted((specifier.strip() for specifier in match[2].split(",") if specifier.strip()), reverse=True)
     return []
 
 
-def _meets(found: str, wanted: str) -> bool:
-    """Whether a version is in a range; a range in a form that is not among ours is met by every version."""
-    compared = re.fullmatch(r"(>=|<=|==|~=|<|>)\s*(\d[\d.]*)", wanted)
-    if compared is None:
+def _satisfies(installed: str, specifier: str) -> bool:
+    """Return true if a version satisfies a specifier; a specifier in an unknown form accepts every version."""
+    match = re.fullmatch(r"(>=|<=|==|~=|<|>)\s*(\d[\d.]*)", specifier)
+    if match is None:
         return True
-    have, limit = _numbers(found), _numbers(compared[2])
-    match compared[1]:
+    version_numbers, limit = _parse_numbers(installed), _parse_numbers(match[2])
+    match match[1]:
         case ">=":
-            return have >= limit
+            return version_numbers >= limit
         case "<=":
-            return have <= limit
+            return version_numbers <= limit
         case "==":
-            return have == limit
+            return version_numbers == limit
         case "~=":
-            return have >= limit and have[: compared[2].count(".")] == limit[: compared[2].count(".")]
+            return version_numbers >= limit and version_numbers[: match[2].count(".")] == limit[: match[2].count(".")]
         case "<":
-            return have < limit
-    return have > limit
+            return version_numbers < limit
+    return version_numbers > limit
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """The numbers of a version; a pre-release counts as before its release."""
-    found = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", text)
-    if not found:
+def _parse_numbers(text: str) -> tuple[int, ...]:
+    """Parse the numbers of a version; a pre-release counts as lower than its release."""
+    match = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", text)
+    if not match:
         return ()
-    last = int(found[3] or 0) - bool(re.match(r"\.?(a|b|rc|dev)", found[4]))
-    return (int(found[1]), int(found[2] or 0), last)
+    last = int(match[3] or 0) - bool(re.match(r"\.?(a|b|rc|dev)", match[4]))
+    return (int(match[1]), int(match[2] or 0), last)

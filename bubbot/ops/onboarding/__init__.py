@@ -1,1 +1,1 @@
-"""`bubbot init`: from nothing to a `config.toml` that loads."""
+"""`bubbot init`: makes a `config.toml` that loads."""

@@ -1,4 +1,4 @@
-"""The questions of `bubbot init` about Telegram and Discord: a token, who the bot is there, and who is its owner."""
+"""The questions of `bubbot init` about Telegram and Discord: the token, the bot's identity and its owners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bubbot.ops.onboarding.questions import InitOptions
 from bubbot.ports.channel import BotIdentity, Channel
 
 TITLES = {"telegram": "Telegram", "discord": "Discord"}
-"""The kinds of channel that are asked about, in this order."""
+"""The kinds of channel that `init` asks about, in this order."""
 _SOURCE = {
     "telegram": "the token that @BotFather gave you",
     "discord": "the token from the page Bot of your application",
@@ -28,7 +28,14 @@ _IDS = {
 
 @dataclass(frozen=True, slots=True)
 class PlatformAccount:
-    """A bot on a platform; `name` is the one it has there, empty where the platform was not asked in success."""
+    """A bot on a platform.
+
+    Attributes:
+        kind: the kind of channel, such as `telegram`.
+        channel: the name of the channel.
+        name: the bot's name on the platform; empty if the platform did not confirm it.
+        has_owner: the channel has an owner.
+    """
 
     kind: str
     channel: str
@@ -38,7 +45,16 @@ class PlatformAccount:
 
 @dataclass(frozen=True, slots=True)
 class AccountPrompter:
-    """Asks about the accounts of the bot. `make` makes an adapter, `meet` asks it who the bot is."""
+    """Asks about the accounts of the bot.
+
+    Attributes:
+        console: asks the questions.
+        present: the existing configuration.
+        given: the options of the command line.
+        changes: collects the answers.
+        make: makes an adapter.
+        meet: asks an adapter for the identity of the bot.
+    """
 
     console: Console
     present: ExistingConfig
@@ -48,79 +64,88 @@ class AccountPrompter:
     meet: Callable[[Channel], BotIdentity | None]
 
     def ask(self) -> list[PlatformAccount]:
-        """Asks about each kind; gives those that have a token. Raises `ConfigError`, `ChannelError`, `InputEnded`."""
-        found = []
+        """Ask about each kind of channel; return the accounts that have a token.
+
+        Raises `ConfigError`, `ChannelError`, `InputEnded`.
+        """
+        accounts = []
         owners = [answers.owner(text, self._names()) for text in self.given.owners]
         for kind in TITLES:
             name = self.present.channel(kind)
-            mine = [number for channel, number in owners if channel == name]
-            if (known := self._token(kind, name)) is not None:
-                found.append(PlatformAccount(kind, name, known, self._owners(kind, name, mine)))
-            elif mine:  # the token may come from elsewhere when the bot runs
-                self._owners(kind, name, mine)
-        return found
+            ids = [number for channel, number in owners if channel == name]
+            if (bot_name := self._ask_token(kind, name)) is not None:
+                accounts.append(PlatformAccount(kind, name, bot_name, self._ask_owners(kind, name, ids)))
+            elif ids:  # the running bot may get its token from elsewhere
+                self._ask_owners(kind, name, ids)
+        return accounts
 
     def _names(self) -> set[str]:
         return {*TITLES, *self.present.settings.channels} - {"stdin", "terminal"}
 
-    def _token(self, kind: str, name: str) -> str | None:
-        """The bot's name on the platform once there is a token, empty where that was not found out; None without one."""
-        if (given := self.given.tokens.get(kind)) is not None:
+    def _ask_token(self, kind: str, name: str) -> str | None:
+        """Ask for a token; return the bot's name on the platform, or None without a token.
+
+        The name is empty if the platform did not confirm it.
+        """
+        if (option := self.given.tokens.get(kind)) is not None:
             try:
-                token = answers.token(given)
+                token = answers.token(option)
             except ConfigError as error:
                 raise ConfigError(f"The token of {TITLES[kind]}: {error}") from error
-            return self._checked(kind, name, token)
+            return self._verify(kind, name, token)
         table = self.present.settings.channels.get(name, {})
-        present = str(table.get("token") or "")
+        current = str(table.get("token") or "")
         missing = self.present.settings.missing_secret("channels", name, "token")
-        where = "Enter keeps the one there is" if present else "Enter for none"
+        hint = "Enter keeps the one there is" if current else "Enter for none"
         if missing:
-            where = f"its file {missing.file} cannot be used, and Enter leaves that as it is"
+            hint = f"its file {missing.file} cannot be used, and Enter leaves that as it is"
         while True:
-            typed = self.console.secret(f"{TITLES[kind]}: {_SOURCE[kind]}; {where}")
-            if not typed and not present:
+            typed = self.console.secret(f"{TITLES[kind]}: {_SOURCE[kind]}; {hint}")
+            if not typed and not current:
                 return None
             try:
-                return self._checked(kind, name, answers.token(typed) if typed else None)
+                return self._verify(kind, name, answers.token(typed) if typed else None)
             except (ChannelRefused, ConfigError) as error:
                 if self.console.unasked or not _is_about_token(error, name):
                     raise
                 self.console.tell(f"  {error}")
                 if not typed:
-                    present, where = "", "Enter leaves the one there is"
+                    current, hint = "", "Enter leaves the one there is"
 
-    def _checked(self, kind: str, name: str, token: str | None) -> str:
-        """Asks the platform; `token` None stands for the one there is. A token that is taken, or kept, is a change."""
+    def _verify(self, kind: str, name: str, token: str | None) -> str:
+        """Verify a token with the platform, record it if it is new, and return the bot's name there.
+
+        `token` None stands for the existing token.
+        """
         table = {"kind": kind, **self.present.settings.channels.get(name, {})}
         channel = self.make(name, table if token is None else {**table, "token": token})
-        known = self._met(kind, channel)
-        if known is None:
+        bot_name = self._identify(kind, channel)
+        if bot_name is None:
             raise ConfigError(f"[channels.{name}] token was not kept: type it again, another, or Enter.")
-        here = any(self.present.written("channels", name, key) for key in ("token", "token_file"))
-        if token is not None and not (here and token == table.get("token")):
+        is_in_file = any(self.present.written("channels", name, key) for key in ("token", "token_file"))
+        if token is not None and not (is_in_file and token == table.get("token")):
             self.changes.keep(("channels", name), "token", token)
             if name != kind:
                 self.changes.set(("channels", name), "kind", kind)
-        return known
+        return bot_name
 
-    def _met(self, kind: str, channel: Channel) -> str | None:
+    def _identify(self, kind: str, channel: Channel) -> str | None:
         self.console.tell(f"  Asking {TITLES[kind]} ...")
         try:
-            known = self.meet(channel)
+            identity = self.meet(channel)
         except ChannelRefused:
             raise
         except ChannelError as error:
-            return self._kept_unverified(str(error))
-        if known is None:
+            return self._offer_unverified(str(error))
+        if identity is None:
             return ""
-        at = "@" if kind == "telegram" else ""
-        self.console.tell(f"  This is {at}{known.name} (id {known.id}).")
-        for remark in known.remarks:
+        prefix = "@" if kind == "telegram" else ""
+        self.console.tell(f"  This is {prefix}{identity.name} (id {identity.id}).")
+        for remark in identity.remarks:
             self.console.tell(f"  - {remark}")
-        return known.name
+        return identity.name
 
-    def _kept_unverified(self, reason: str) -> str | None:
+    def _offer_unverified(self, reason: str) -> str | None:
         self.console.tell(f"  {reason}")
         options = {"keep": "keep the token; nobody has verified it", "other": "type it again"}
         if self.console.choose("The token could not be verified now.", options) == "other":
@@ -128,20 +153,20 @@ class AccountPrompter:
         self.console.tell("  Kept UNVERIFIED: `bubbot doctor` asks again.")
         return ""
 
-    def _owners(self, kind: str, name: str, given: list[int]) -> bool:
-        """Sets the owners; gives whether there is one."""
-        listed = self.present.written("channels", name, "owners")
-        before = list(listed) if isinstance(listed, list) else []
-        if not given and not before:
+    def _ask_owners(self, kind: str, name: str, owners: list[int]) -> bool:
+        """Record the owners; return true if the channel has one."""
+        written = self.present.written("channels", name, "owners")
+        existing = list(written) if isinstance(written, list) else []
+        if not owners and not existing:
             question = f"Your own numeric id on {TITLES[kind]} ({_IDS[kind]}); Enter if you do not know it"
-            asked = None if self.console.unasked else self.console.ask(question, "", answers.person)
-            given = [asked] if asked is not None else []
-        added = [one for one in given if str(one) not in map(str, before)]
+            answer = None if self.console.unasked else self.console.ask(question, "", answers.person)
+            owners = [answer] if answer is not None else []
+        added = [owner for owner in owners if str(owner) not in map(str, existing)]
         if added:
-            self.changes.set(("channels", name), "owners", [*before, *added])
-        return bool(before or added or self.present.settings.channels.get(name, {}).get("owners"))
+            self.changes.set(("channels", name), "owners", [*existing, *added])
+        return bool(existing or added or self.present.settings.channels.get(name, {}).get("owners"))
 
 
 def _is_about_token(error: Exception, name: str) -> bool:
-    """Whether another token mends it; what is wrong with other keys, it does not."""
+    """Return true if another token can fix the error, which names no other key of the channel."""
     return not str(error).startswith(f"[channels.{name}] ") or str(error).startswith(f"[channels.{name}] token ")

@@ -1,4 +1,4 @@
-"""What single answers must be: each check gives the value as it is to be written, or raises `ConfigError`."""
+"""Checks of single answers: each returns the value to write, or raises `ConfigError`."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ from bubbot.settings.values import wanted
 MODELS_GROUP = "bubbot.models"
 """The entry-point group of models."""
 LITELLM = "litellm"
-"""The plugin in it that is no model of its own."""
+"""The plugin in that group that is not a model itself."""
 
 _PAIRS = (("<", ">"), ('"', '"'), ("'", "'"), ("`", "`"), ("[", "]"))
 _PREFIX = re.compile(r"(bot|bearer|token)[ \t:=]+", re.IGNORECASE)
 
 
 def bot_name(text: str) -> str:
-    """The name of the bot."""
-    return str(_setting(BotSettings, "name", text))
+    """Check the name of the bot."""
+    return str(_validate(BotSettings, "name", text))
 
 
 def language(text: str) -> str:
-    """A language tag; one that is not translated is allowed."""
-    return str(_setting(BotSettings, "language", text.strip()))
+    """Check a language tag; one without a translation is allowed."""
+    return str(_validate(BotSettings, "language", text.strip()))
 
 
 def address(text: str) -> str:
-    """The web address of a provider; empty for none."""
-    return str(_setting(ModelSettings, "api_base", text.strip().rstrip("/")) or "")
+    """Check the web address of a provider; empty for none."""
+    return str(_validate(ModelSettings, "api_base", text.strip().rstrip("/")) or "")
 
 
 def zone(text: str) -> str:
-    """The IANA name of a time zone, in any case; a wrong one is refused with those that are near."""
-    name, zones = text.strip(), {one.lower(): one for one in available_timezones()}
-    known = zones.get(name.lower(), name)
+    """Check the IANA name of a time zone, in any case; the error for a wrong name suggests similar ones."""
+    name, zones = text.strip(), {name.lower(): name for name in available_timezones()}
+    canonical = zones.get(name.lower(), name)
     try:
-        ZoneInfo(known)
+        ZoneInfo(canonical)
     except (KeyError, ValueError, OSError):
-        near = _near_zones(name, zones)
-        hint = f"did you mean {' or '.join(near)}?" if near else "it has to be a name such as Europe/Berlin."
+        similar = _similar_zones(name, zones)
+        hint = f"did you mean {' or '.join(similar)}?" if similar else "it has to be a name such as Europe/Berlin."
         raise ConfigError(f"{name!r} is no time zone: {hint}") from None
-    return str(_setting(BotSettings, "timezone", known))
+    return str(_validate(BotSettings, "timezone", canonical))
 
 
-def _near_zones(name: str, zones: dict[str, str]) -> list[str]:
-    """Up to three: zones of a city that is called so, else so or nearly so."""
+def _similar_zones(name: str, zones: dict[str, str]) -> list[str]:
+    """Return up to three zones: of the city of that name, else with a similar name."""
     word = name.lower().replace(" ", "_").rpartition("/")[2]
     cities: dict[str, str] = {}
-    for lower, one in sorted(zones.items()):
-        if "/" in one and not lower.startswith(("etc/", "posix/", "right/", "systemv/")):
-            cities.setdefault(lower.rpartition("/")[2], one)
-    found = [cities[city] for city in get_close_matches(word, cities, n=2, cutoff=0.7)] if word else []
-    found += [zones[near] for near in get_close_matches(name.lower(), zones, n=3, cutoff=0.6)]
-    return list(dict.fromkeys(found))[:3]
+    for lower, zone in sorted(zones.items()):
+        if "/" in zone and not lower.startswith(("etc/", "posix/", "right/", "systemv/")):
+            cities.setdefault(lower.rpartition("/")[2], zone)
+    matches = [cities[city] for city in get_close_matches(word, cities, n=2, cutoff=0.7)] if word else []
+    matches += [zones[near] for near in get_close_matches(name.lower(), zones, n=3, cutoff=0.6)]
+    return list(dict.fromkeys(matches))[:3]
 
 
 def model_name(text: str) -> str:
-    """The name of a model: one of ours, or `provider/model`; empty for none."""
+    """Check the name of a model: one of ours, or `provider/model`; empty for none."""
     name = text.strip()
     if not name:
         return ""
@@ -83,62 +83,62 @@ def model_name(text: str) -> str:
 
 
 def token(text: str) -> str:
-    """A token as it was pasted, without what often stands around it: quotes, brackets, the word Bot."""
-    found = text.strip()
+    """Check a pasted token; strip what people often copy with it: quotes, brackets, the word Bot."""
+    value = text.strip()
     before = ""
-    while found != before:
-        before = found
-        found = _PREFIX.sub("", found, count=1) if _PREFIX.match(found) else found
+    while value != before:
+        before = value
+        value = _PREFIX.sub("", value, count=1) if _PREFIX.match(value) else value
         for left, right in _PAIRS:
-            if len(found) > 1 and found.startswith(left) and found.endswith(right):
-                found = found[1:-1].strip()
-    return secret(found)
+            if len(value) > 1 and value.startswith(left) and value.endswith(right):
+                value = value[1:-1].strip()
+    return secret(value)
 
 
 def secret(text: str) -> str:
-    """A key or token of one word. It is shown in no error."""
-    found = text.strip()
-    if not found:
+    """Check a key or token of one word; no error shows it."""
+    value = text.strip()
+    if not value:
         raise ConfigError("It is empty.")
-    if not found.isprintable() or any(char.isspace() for char in found):
+    if not value.isprintable() or any(char.isspace() for char in value):
         raise ConfigError("It has a space, a line break or an invisible character in it: copy it whole, and it alone.")
-    if len(found.encode()) > SECRET_LIMIT:
+    if len(value.encode()) > SECRET_LIMIT:
         raise ConfigError("It is too long to be right.")
-    return found
+    return value
 
 
 def person(text: str) -> int | None:
-    """The numeric id of a person; None for an empty answer."""
+    """Check the numeric id of a person; None for an empty answer."""
     if not text.strip():
         return None
-    found = int(numeric_id(text))
-    if found <= 0:
-        raise ConfigError(f"{found} is no id of a person: those of groups begin with a minus.")
-    return found
+    number = int(numeric_id(text))
+    if number <= 0:
+        raise ConfigError(f"{number} is no id of a person: those of groups begin with a minus.")
+    return number
 
 
 def owner(text: str, channels: Iterable[str]) -> tuple[str, int]:
-    """Channel and id out of `telegram:42`."""
+    """Parse `telegram:42` into a channel and an id."""
     name, colon, number = text.strip().partition(":")
     names = sorted(channels)
     if not colon or name not in names:
         raise ConfigError(
             f"{text!r} has to be a channel and a numeric id, such as telegram:42; channels: {', '.join(names)}."
         )
-    found = person(number)
-    if found is None:
+    person_id = person(number)
+    if person_id is None:
         raise ConfigError(f"{text!r} has no id behind the colon: write the number of the account, such as {name}:42.")
-    return name, found
+    return name, person_id
 
 
 def system_zone(variable: str, localtime: Path, timezone: Path) -> str:
-    """The time zone of this system: by the variable `TZ`, the link /etc/localtime or the file /etc/timezone; else UTC."""
+    """Find the time zone of this system: by the variable `TZ`, /etc/localtime or /etc/timezone; else UTC."""
     link = str(localtime.resolve()).rpartition("/zoneinfo/")[2] if localtime.is_symlink() else ""
     try:
-        written = timezone.read_text(encoding="utf-8").strip() if timezone.is_file() else ""
+        content = timezone.read_text(encoding="utf-8").strip() if timezone.is_file() else ""
     except (OSError, ValueError):
-        written = ""
-    for name in (variable.removeprefix(":"), link, written):
+        content = ""
+    for name in (variable.removeprefix(":"), link, content):
         if name in available_timezones():
             return (
                 "UTC"
@@ -148,8 +148,8 @@ def system_zone(variable: str, localtime: Path, timezone: Path) -> str:
     return "UTC"
 
 
-def _setting(section: type[BotSettings | ModelSettings], key: str, text: str) -> Any:
-    """The value of a setting as the settings take it."""
+def _validate(section: type[BotSettings | ModelSettings], key: str, text: str) -> Any:
+    """Validate the value of a setting and return it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -157,6 +157,6 @@ def _setting(section: type[BotSettings | ModelSettings], key: str, text: str) ->
     try:
         return getattr(section.model_validate({key: text}), key)
     except ValidationError as error:
-        [found] = error.errors()
-        reason = str(found["ctx"]["error"]) if found["type"] == "value_error" else wanted(section.model_fields[key])
+        [detail] = error.errors()
+        reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else wanted(section.model_fields[key])
         raise ConfigError(f"{text!r} cannot be taken: it has to be {reason}.") from None

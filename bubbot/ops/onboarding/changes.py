@@ -1,4 +1,4 @@
-"""What the answers come to: single values of the configuration, and secrets in files of their own."""
+"""The results of the answers: single values of the configuration, and secrets in their own files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from bubbot.ops.onboarding.edit import Table, Value, with_value, without
 from bubbot.ops.onboarding.existing import ExistingConfig
 
 SECRETS = "secrets"
-"""The folder of a home for secrets."""
+"""The folder for secrets in a home."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSecret:
-    """A secret for `table`: `key` with `_file` behind it names its file, which is called `file`."""
+    """A secret to write to its own file.
+
+    Attributes:
+        table: the table of its setting.
+        key: the key of its setting; `key` with `_file` appended names the file.
+        text: the secret.
+        file: the name of its file.
+    """
 
     table: Table
     key: str
@@ -26,55 +33,55 @@ class PendingSecret:
 
 @dataclass(slots=True)
 class PendingEdits:
-    """Collected while questions are answered; nothing is written before the end."""
+    """The edits collected while `init` asks; nothing is written before the end."""
 
     values: dict[tuple[Table, str], Value] = field(default_factory=dict)
     secrets: list[PendingSecret] = field(default_factory=list)
 
     def set(self, table: Table, key: str, value: Value) -> None:
-        """Sets a value."""
+        """Set a value."""
         self.values[table, key] = value
 
     def keep(self, table: Table, key: str, text: str) -> None:
-        """Puts a secret into a file of its own; a second one takes the place of the first."""
-        self.secrets = [one for one in self.secrets if (one.table, one.key) != (table, key)]
+        """Put a secret into its own file; a second one replaces the first."""
+        self.secrets = [secret for secret in self.secrets if (secret.table, secret.key) != (table, key)]
         self.secrets.append(PendingSecret(table, key, text, f"{table[-1]}-{key.replace('_', '-')}"))
 
     def sets_secret(self, table: Table, key: str) -> bool:
-        """Return true if this secret is among the changes."""
-        return any((one.table, one.key) == (table, key) for one in self.secrets)
+        """Return true if the edits set this secret."""
+        return any((secret.table, secret.key) == (table, key) for secret in self.secrets)
 
 
 def secret_path(home: Home, secret: PendingSecret) -> Path:
-    """Where a secret goes."""
+    """Return the path of a secret's file."""
     return home.path / SECRETS / secret.file
 
 
-def text_after(present: ExistingConfig, changes: PendingEdits, home: Home) -> str:
-    """The text of the configuration with the changes in it; unchanged values are not touched. Raises `ConfigError`."""
-    text = present.basis
+def text_after(existing: ExistingConfig, changes: PendingEdits, home: Home) -> str:
+    """Apply the changes to the text of the configuration; leave unchanged values alone. Raises `ConfigError`."""
+    text = existing.basis
     for (table, key), value in changes.values.items():
-        if present.meant(*table, key) != value:
+        if existing.meant(*table, key) != value:
             text = with_value(text, table, key, value)
     for secret in changes.secrets:
-        text = _with_secret(text, present, secret, secret_path(home, secret))
+        text = _with_secret(text, existing, secret, secret_path(home, secret))
     return text
 
 
-def _with_secret(text: str, present: ExistingConfig, secret: PendingSecret, file: Path) -> str:
+def _with_secret(text: str, existing: ExistingConfig, secret: PendingSecret, file: Path) -> str:
     key = f"{secret.key}_file"
-    before = present.written(*secret.table, key)
-    here = present.path.parent.absolute()
-    if isinstance(before, str) and (here / Path(before).expanduser()) == file.absolute():
+    current = existing.written(*secret.table, key)
+    folder = existing.path.parent.absolute()
+    if isinstance(current, str) and (folder / Path(current).expanduser()) == file.absolute():
         return text
-    # A path within the folder of the configuration goes with it, wherever that is moved.
-    inside = file.absolute().is_relative_to(here)
-    named = str(file.absolute().relative_to(here) if inside else file.absolute())
-    return with_value(without(text, secret.table, secret.key), secret.table, key, named)
+    # A relative path within the configuration's folder stays valid if the folder moves.
+    is_inside = file.absolute().is_relative_to(folder)
+    reference = str(file.absolute().relative_to(folder) if is_inside else file.absolute())
+    return with_value(without(text, secret.table, secret.key), secret.table, key, reference)
 
 
 def new_secrets(changes: PendingEdits, home: Home) -> Mapping[Path, str]:
-    """The secrets to write by file, without those that stand there already."""
+    """Return the secrets to write by file, without those already there."""
     return {
         path: secret.text
         for secret in changes.secrets
@@ -89,7 +96,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def differs(present: ExistingConfig, text: str, secrets: Mapping[Path, str]) -> Sequence[Path]:
-    """The files that have to be written."""
-    config = [present.path] if text != present.text else []
+def differs(existing: ExistingConfig, text: str, secrets: Mapping[Path, str]) -> Sequence[Path]:
+    """Return the files to write."""
+    config = [existing.path] if text != existing.text else []
     return [*secrets, *config]

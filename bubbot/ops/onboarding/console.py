@@ -1,4 +1,4 @@
-"""Questions and answers, a line each: works on a terminal of any kind, over a pipe, and with answers given before."""
+"""Questions and answers, one on a line: on any terminal, over a pipe, and with answers given by options."""
 
 from __future__ import annotations
 
@@ -14,23 +14,34 @@ Answer = TypeVar("Answer")
 
 
 class InputEnded(Exception):
-    """Nobody answers any more."""
+    """The input ended before the last answer."""
 
 
 class Console:
-    """Asks on two streams. `unasked`: everything not asked takes its default, and what is wrong is raised."""
+    """Asks questions on two streams.
 
-    def __init__(self, answers: TextIO, shown: TextIO, *, unasked: bool = False) -> None:
+    Attributes:
+        unasked: take the default of every question, and raise the errors of wrong answers.
+    """
+
+    def __init__(self, answers: TextIO, output: TextIO, *, unasked: bool = False) -> None:
         self._answers = answers
-        self._shown = shown
+        self._output = output
         self.unasked = unasked
 
     def tell(self, text: str = "") -> None:
-        """Shows lines; what platforms and files say may hold anything and moves no cursor."""
+        """Print lines; text of platforms and files may contain anything, so control characters are replaced."""
         self._write("\n".join(printable(line) for line in text.split("\n")) + "\n")
 
     def ask(self, question: str, default: str, check: Callable[[str], Answer], *, given: str | None = None) -> Answer:
-        """The checked answer, or that of what was `given` before; asks again after a wrong one."""
+        """Ask until the answer passes the check.
+
+        Args:
+            question: the question, without a colon.
+            default: the answer for an empty line.
+            check: returns the checked answer or raises `ConfigError`.
+            given: an answer from an option, to check instead of asking.
+        """
         if given is not None or self.unasked:
             return check(default if given is None else given)
         prompt = f"{question} [{default}]: " if default else f"{question}: "
@@ -41,17 +52,17 @@ class Console:
                 self.tell(f"  {error}")
 
     def secret(self, question: str) -> str:
-        """An answer that the terminal does not show, as it was typed; empty where nothing is asked."""
+        """Ask for a text that the terminal does not show; empty if nothing is asked."""
         return "" if self.unasked else self.hidden(question)
 
     def hidden(self, question: str) -> str:
-        """The same, asked in any case. Raises `InputEnded`."""
-        with _no_echo(self._answers) as hidden:
-            text = self.line(f"{question} (it is not shown): " if hidden else f"{question}: ", echoed=not hidden)
+        """Ask for a text that the terminal does not show, even if nothing else is asked. Raises `InputEnded`."""
+        with _no_echo(self._answers) as is_hidden:
+            text = self.line(f"{question} (it is not shown): " if is_hidden else f"{question}: ", echoed=not is_hidden)
         return text.strip()
 
     def choose(self, question: str, options: Mapping[str, str]) -> str:
-        """The key of one of the options; the first is the default. They are numbered from 1."""
+        """Ask for one of the options, numbered from 1; return its key. The first is the default."""
         keys: Sequence[str] = list(options)
         if self.unasked or len(keys) == 1:
             return keys[0]
@@ -59,15 +70,15 @@ class Console:
         for number, text in enumerate(options.values(), start=1):
             self.tell(f"  {number}  {text}")
 
-        def chosen(text: str) -> str:
+        def parse_choice(text: str) -> str:
             if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(keys):
                 return keys[int(text[:4]) - 1]
             raise ConfigError(f"{text!r} is none of them: type a number from 1 to {len(keys)}.")
 
-        return self.ask("Number", "1", chosen)
+        return self.ask("Number", "1", parse_choice)
 
     def line(self, prompt: str, *, echoed: bool = True) -> str:
-        """One line of the input. Raises `InputEnded`."""
+        """Read one line of the input. Raises `InputEnded`."""
         self._write(printable(prompt))
         try:
             text = self._answers.readline()
@@ -77,35 +88,35 @@ class Console:
             self._write("\n")
         if not text:
             raise InputEnded
-        return self._decoded(text.rstrip("\r\n"))
+        return self._decode(text.rstrip("\r\n"))
 
-    def _decoded(self, text: str) -> str:
-        """The text as UTF-8, also where the locale calls the input something else."""
+    def _decode(self, text: str) -> str:
+        """Decode the text as UTF-8, even if the locale declares another encoding for the input."""
         try:
             return text if text.isprintable() else text.encode(self._answers.encoding, "surrogateescape").decode()
         except (UnicodeError, TypeError):
             return text
 
     def _write(self, text: str) -> None:
-        encoding = self._shown.encoding or "utf-8"
-        self._shown.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        self._shown.flush()
+        encoding = self._output.encoding or "utf-8"
+        self._output.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        self._output.flush()
 
 
 @contextmanager
 def _no_echo(stream: TextIO) -> Iterator[bool]:
-    """The terminal without its echo, where the stream is one; gives whether it is."""
+    """Turn off the echo of a terminal; yield false if the stream is not one."""
     try:
-        number = stream.fileno()
-        before = termios.tcgetattr(number)
+        descriptor = stream.fileno()
+        attributes = termios.tcgetattr(descriptor)
     except (OSError, ValueError, termios.error):
         yield False
         return
-    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    # Without TCSAFLUSH: what was typed ahead is an answer, too.
-    termios.tcsetattr(number, termios.TCSADRAIN, silent)
+    silent = [*attributes[:3], attributes[3] & ~termios.ECHO, *attributes[4:]]
+    # Without TCSAFLUSH: text typed ahead is an answer, too.
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
     try:
         yield True
     finally:
         with suppress(termios.error):
-            termios.tcsetattr(number, termios.TCSADRAIN, before)
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, attributes)

@@ -1,7 +1,7 @@
-"""Changes single values in the text of a `config.toml`; everything else stays, comments too, byte for byte.
+"""Edits single values in the text of a `config.toml`; everything else stays byte for byte, comments too.
 
-Lines are looked at by their form, which is enough for what people write. What it makes is then parsed: where that is
-not the old content with the one change, nothing is changed and `ConfigError` says what to write by hand.
+It recognises lines by their form, which covers what people usually write. Then it parses the result: if that is not the
+old content with the one change, `ConfigError` says what to write by hand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from bubbot.errors import ConfigError
 
 Value: TypeAlias = str | int | float | bool | Sequence[str | int]
-"""What can be written."""
+"""A value that can be written."""
 Table: TypeAlias = tuple[str, ...]
 """The path of a table, such as ("channels", "telegram")."""
 
@@ -24,49 +24,49 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def with_value(text: str, table: Table, key: str, value: Value) -> str:
-    """The text with the key of this table set: in its line, else in that of its commented default, else in a new one.
+    """Set a key of a table: in its line, else in that of its commented default, else in a new line.
 
-    Raises `ConfigError` where the text writes the key or the table in a form that cannot be changed line by line.
+    Raises `ConfigError` if the text writes the key or the table in a form that cannot be changed line by line.
     """
-    wanted = parsed(text)
-    _table_in(wanted, table)[key] = list(value) if isinstance(value, list | tuple) else value
-    line = f"{_name(key)} = {toml(value)}"
-    return _checked(_placed(text, table, key, line), wanted, f"[{_header(table)}] {line}")
+    expected = parsed(text)
+    _find_or_add_table(expected, table)[key] = list(value) if isinstance(value, list | tuple) else value
+    line = f"{_format_key(key)} = {toml(value)}"
+    return _verify(_insert(text, table, key, line), expected, f"[{_format_header(table)}] {line}")
 
 
 def without(text: str, table: Table, key: str) -> str:
-    """The text without the line of this key; the same text where there is none. Raises `ConfigError`."""
-    wanted = parsed(text)
-    if _table_in(wanted, table).pop(key, None) is None:
+    """Remove the line of a key; return the same text if it has none. Raises `ConfigError`."""
+    expected = parsed(text)
+    if _find_or_add_table(expected, table).pop(key, None) is None:
         return text
-    lines = _lines(text)
-    start, end = _range(lines, table, live=True) or (0, 0)
-    at = _line_of(lines, start, end, key, mark="")
-    made = "".join(lines[:at] + lines[at + 1 :]) if at is not None else text
-    return _checked(made, wanted, f"remove [{_header(table)}] {key}")
+    lines = _split_lines(text)
+    start, end = _find_table(lines, table, live=True) or (0, 0)
+    index = _find_key(lines, start, end, key, mark="")
+    edited = "".join(lines[:index] + lines[index + 1 :]) if index is not None else text
+    return _verify(edited, expected, f"remove [{_format_header(table)}] {key}")
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The content of a text that is known to be TOML."""
+    """Parse a text that is known to be TOML."""
     return tomllib.loads(text.removeprefix("\ufeff"))
 
 
 def toml(value: Value) -> str:
-    """A value as TOML writes it."""
+    """Format a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        # A string of JSON is one of TOML, but for this one character, which must be escaped here.
+        # A JSON string is a TOML string, except that TOML requires this character to be escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(toml(one) for one in value)}]"
+    return f"[{', '.join(toml(item) for item in value)}]"
 
 
-def _checked(made: str, wanted: dict[str, Any], change: str) -> str:
+def _verify(edited: str, expected: dict[str, Any], change: str) -> str:
     try:
-        if parsed(made) == wanted:
-            return made
+        if parsed(edited) == expected:
+            return edited
     except tomllib.TOMLDecodeError:
         pass
     raise ConfigError(
@@ -74,31 +74,33 @@ def _checked(made: str, wanted: dict[str, Any], change: str) -> str:
     )
 
 
-def _table_in(data: dict[str, Any], table: Table) -> dict[str, Any]:
+def _find_or_add_table(data: dict[str, Any], table: Table) -> dict[str, Any]:
     node = data
     for part in table:
         inner = node.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"config.toml: [{_header(table)}] must be a section with keys, not a single value.")
+            raise ConfigError(
+                f"config.toml: [{_format_header(table)}] must be a section with keys, not a single value."
+            )
         node = inner
     return node
 
 
-def _placed(text: str, table: Table, key: str, line: str) -> str:
+def _insert(text: str, table: Table, key: str, line: str) -> str:
     end_of_line = "\r\n" if "\r\n" in text else "\n"
-    lines = _lines(text)
-    found = _range(lines, table, live=True)
-    if found is None and (found := _range(lines, table, live=False)):
-        lines[found[0]] = re.sub(r"^#\s*", "", lines[found[0]])
-    if found is None:
+    lines = _split_lines(text)
+    bounds = _find_table(lines, table, live=True)
+    if bounds is None and (bounds := _find_table(lines, table, live=False)):
+        lines[bounds[0]] = re.sub(r"^#\s*", "", lines[bounds[0]])
+    if bounds is None:
         gap = "" if not text else end_of_line if text.endswith("\n") else end_of_line * 2
-        return f"{text}{gap}[{_header(table)}]{end_of_line}{line}{end_of_line}"
-    start, end = found
-    at = _line_of(lines, start, end, key, mark="")
-    if at is not None:
-        lines[at] = f"{line}{_after_value(lines[at])}"
-    elif (at := _line_of(lines, start, end, key, mark="#")) is not None:
-        lines[at] = f"{line}{end_of_line}"
+        return f"{text}{gap}[{_format_header(table)}]{end_of_line}{line}{end_of_line}"
+    start, end = bounds
+    index = _find_key(lines, start, end, key, mark="")
+    if index is not None:
+        lines[index] = f"{line}{_after_value(lines[index])}"
+    elif (index := _find_key(lines, start, end, key, mark="#")) is not None:
+        lines[index] = f"{line}{end_of_line}"
     else:
         if not lines[start].endswith("\n"):
             lines[start] += end_of_line
@@ -106,18 +108,18 @@ def _placed(text: str, table: Table, key: str, line: str) -> str:
     return "".join(lines)
 
 
-def _lines(text: str) -> list[str]:
-    """The lines with their ends. Not `splitlines`: to TOML most of what that ends a line at is a character like others."""
+def _split_lines(text: str) -> list[str]:
+    """Split the text into lines with their ends; `splitlines` would split at characters that TOML allows in lines."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _range(lines: Sequence[str], table: Table, *, live: bool) -> tuple[int, int] | None:
-    """Where the table's header stands and where the next header does; `live`: not as a comment."""
-    heads = [at for at, line in enumerate(lines) if _HEADER.fullmatch(line.strip("\ufeff \t\r\n"))]
-    for at in heads:
-        line = lines[at].strip("\ufeff \t\r\n")
+def _find_table(lines: Sequence[str], table: Table, *, live: bool) -> tuple[int, int] | None:
+    """Find the line of the table's header and that of the next header; `live`: not in a comment."""
+    heads = [index for index, line in enumerate(lines) if _HEADER.fullmatch(line.strip("\ufeff \t\r\n"))]
+    for index in heads:
+        line = lines[index].strip("\ufeff \t\r\n")
         if line.startswith("#") is not live and _is_header(line.lstrip("# "), table):
-            return at, next((head for head in heads if head > at), len(lines))
+            return index, next((head for head in heads if head > index), len(lines))
     return None
 
 
@@ -133,16 +135,16 @@ def _is_header(line: str, table: Table) -> bool:
     return node == {}
 
 
-def _line_of(lines: Sequence[str], start: int, end: int, key: str, *, mark: str) -> int | None:
+def _find_key(lines: Sequence[str], start: int, end: int, key: str, *, mark: str) -> int | None:
     form = re.compile(rf"\s*{mark}\"?{re.escape(key)}\"?\s*=")
-    return next((at for at in range(start + 1, end) if form.match(lines[at])), None)
+    return next((index for index in range(start + 1, end) if form.match(lines[index])), None)
 
 
 def _after_value(line: str) -> str:
-    """What stands behind the value of a line: a comment, and the end of the line."""
+    """Return the rest of a line after its value: a comment and the end of the line."""
     body = line.rstrip("\r\n")
-    for found in (*re.finditer(r"\s*#", body), None):
-        end = found.start() if found else len(body)
+    for match in (*re.finditer(r"\s*#", body), None):
+        end = match.start() if match else len(body)
         try:
             tomllib.loads(body[:end].removeprefix("\ufeff"))
         except tomllib.TOMLDecodeError:
@@ -151,9 +153,9 @@ def _after_value(line: str) -> str:
     return line[len(body) :]
 
 
-def _header(table: Table) -> str:
-    return ".".join(map(_name, table))
+def _format_header(table: Table) -> str:
+    return ".".join(map(_format_key, table))
 
 
-def _name(key: str) -> str:
+def _format_key(key: str) -> str:
     return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What a home holds of a configuration already: the text, what it says, and what it comes to with the environment."""
+"""The existing configuration of a home: its text, its values, and the settings together with the environment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from bubbot.settings.loader import Settings, load_with_missing_secrets
 
 @dataclass(frozen=True, slots=True)
 class ExistingConfig:
-    """`text`: of `path` as it stands, None where there is none. `data`: what it says.
+    """The existing configuration.
 
-    `settings`: that with the environment; secrets whose files cannot be used are left out of it.
+    Attributes:
+        path: the file, which may not exist yet.
+        text: its text; None if there is no file.
+        data: its parsed values.
+        settings: the settings with the environment, without secrets whose files cannot be used.
     """
 
     path: Path
@@ -29,47 +33,47 @@ class ExistingConfig:
 
     @property
     def basis(self) -> str:
-        """The text that is changed: the file there is, or the example with every setting."""
+        """The text to edit: the file, or the example with every setting."""
         return example() if self.text is None else self.text
 
     def written(self, *path: str) -> Any:
-        """What the file says at this path; None where it says nothing."""
+        """Look up a value in the file; None if the file does not set it."""
         node: Any = self.data
         for part in path:
             node = node.get(part) if isinstance(node, Mapping) else None
         return node
 
     def meant(self, *path: str) -> Any:
-        """The same; where the file is there and says nothing, the default of a setting that has one."""
-        if (found := self.written(*path)) is not None or self.text is None or len(path) != 2:
-            return found
+        """Look up a value in the file, or the default of a setting that the file leaves out; None without a file."""
+        if (value := self.written(*path)) is not None or self.text is None or len(path) != 2:
+            return value
         return getattr(getattr(Settings(), path[0], None), path[1], None)
 
     def channel(self, kind: str) -> str:
-        """The name of the channel of this kind: the one called so, else the first, else it is called so."""
+        """Choose the channel of this kind: the one named like it, else the first, else a new one named like it."""
         names = [name for name, table in self.settings.channels.items() if table.get("kind", name) == kind]
         return kind if kind in names or not names else names[0]
 
 
 def read_present(home: Home, config: Path | None) -> ExistingConfig:
-    """Reads what there is. Raises `ConfigError` for a file or a folder that cannot be used, or holds what is unknown."""
+    """Read the existing configuration. Raises `ConfigError` for unusable files or folders, and unknown keys."""
     path = config or home.config
     check_home(home)
     _check_place(path)
-    there = os.path.lexists(path)
-    settings = load_with_missing_secrets(home=home.path, config=config if there else None)
-    # Read anew and unchanged: what is not changed stays byte for byte, line ends and mark of the encoding included.
-    text = path.read_bytes().decode() if there else None
+    exists = os.path.lexists(path)
+    settings = load_with_missing_secrets(home=home.path, config=config if exists else None)
+    # Read the raw text again: unchanged parts stay byte for byte, line ends and byte order mark included.
+    text = path.read_bytes().decode() if exists else None
     return ExistingConfig(path, text, parsed(text) if text is not None else {}, settings)
 
 
 def example() -> str:
-    """The example configuration: every setting with its default, as comments."""
+    """Read the example configuration: every setting with its default, as comments."""
     return files("bubbot.ops.onboarding").joinpath("config.example.toml").read_text(encoding="utf-8")
 
 
 def check_home(home: Home) -> None:
-    """Raises `ConfigError` where the home cannot be used or made; makes nothing that stays."""
+    """Raise `ConfigError` if the home cannot be used or made; leave no folder behind."""
     missing = [folder for folder in (home.path, *home.path.parents) if not os.path.lexists(folder)]
     try:
         home.ensure()

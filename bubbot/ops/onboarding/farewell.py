@@ -1,4 +1,4 @@
-"""What `bubbot init` says at its end: what to type next, and to whom to write."""
+"""The last lines of `bubbot init`: the next commands to type, and the bot to write to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bubbot.wiring.models import keyless_models
 
 
 def overridden(settings: Settings, changes: PendingEdits) -> Iterator[str]:
-    """A line for each value that the environment sets otherwise."""
+    """Yield a line for each value that the environment overrides."""
     for (table, key), value in changes.values.items():
         section = getattr(settings, table[0], None)
         if len(table) == 1 and getattr(section, key, value) != value:
@@ -29,15 +29,23 @@ def farewell(
     serves: bool,
     environment: Mapping[str, str],
 ) -> Iterator[str]:
-    """The next steps, a line each. `prefix` is the command of this bot, `writer` the process that runs it already,
-    `serves` whether a service does; `environment` may hold keys of models."""
+    """Yield the next steps, a line each.
+
+    Args:
+        settings: the settings as written.
+        accounts: the bot's accounts on platforms.
+        prefix: the command that runs bubbot for this home.
+        writer: the process that runs the bot already; None if none does.
+        serves: a service runs the bot.
+        environment: variables that may hold keys of models.
+    """
     if not settings.model.name and not model.available():
         yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
-    for name, wanted in keyless_models(settings, environment).items():
+    for name, variables in keyless_models(settings, environment).items():
         if name.partition("/")[0] == settings.model.provider:
-            yield f"{key_missing(name, wanted)} `{prefix} init --api-key-file FILE` takes it from a file."
+            yield f"{key_missing(name, variables)} `{prefix} init --api-key-file FILE` takes it from a file."
         else:
-            yield key_missing(name, wanted, is_configured=False)
+            yield key_missing(name, variables, is_configured=False)
     yield "\nNext:"
     yield f"  {prefix} doctor    looks whether everything is in order"
     if writer is not None:
@@ -50,15 +58,15 @@ def farewell(
     else:
         yield f"  {prefix} run       runs the bot, until Ctrl-C"
     for account in accounts:
-        yield from _to_write(account, prefix)
+        yield from _describe_first_message(account, prefix)
 
 
-def _to_write(account: PlatformAccount, prefix: str) -> Iterator[str]:
+def _describe_first_message(account: PlatformAccount, prefix: str) -> Iterator[str]:
     title = TITLES[account.kind]
-    at = "@" if account.kind == "telegram" else ""
-    who = f"{at}{account.name}" if account.name else "your bot"
+    mark = "@" if account.kind == "telegram" else ""
+    bot = f"{mark}{account.name}" if account.name else "your bot"
     if account.has_owner:
-        yield f"Then write anything to {who} on {title}: it answers."
+        yield f"Then write anything to {bot} on {title}: it answers."
         return
-    yield f"Then write anything to {who} on {title}. It answers with a code; with it you let yourself in, in another terminal:"
+    yield f"Then write anything to {bot} on {title}. It answers with a code; with it you let yourself in, in another terminal:"
     yield f"  {prefix} access approve CODE --role owner"

@@ -1,4 +1,4 @@
-"""The questions of `bubbot init` about the bot and its model; those about channels are in `accounts`."""
+"""The questions of `bubbot init` about the bot and its model; `accounts` asks those about channels."""
 
 from __future__ import annotations
 
@@ -15,16 +15,23 @@ from bubbot.settings.sources import MissingSecret, shown
 from bubbot.texts import Texts
 
 OLLAMA = "ollama_chat"
-"""The provider of litellm that Ollama is."""
+"""The name of Ollama among the providers of litellm."""
 OLLAMA_ADDRESS = "http://localhost:11434"
-"""Where Ollama is unless its address says otherwise."""
+"""The default address of Ollama."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """What options answered before anything is asked; None: to be asked. Tokens and keys are not in `repr`.
+    """The answers from options of the command line; None: ask. Tokens and keys are not in `repr`.
 
-    `tokens` by kind of channel, `owners` as pairs of channel and id.
+    Attributes:
+        name: the name of the bot.
+        language: the language tag of its sentences.
+        timezone: the IANA name of its time zone.
+        model: the name of its model.
+        api_key: the key of the model.
+        tokens: the tokens by kind of channel.
+        owners: owners such as `telegram:42`.
     """
 
     name: str | None = None
@@ -36,38 +43,44 @@ class InitOptions:
     owners: Sequence[str] = ()
 
 
-def ask_bot(console: Console, present: ExistingConfig, given: InitOptions, changes: PendingEdits, zone: str) -> None:
-    """Name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
+def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, changes: PendingEdits, zone: str) -> None:
+    """Ask for name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
     bot = ("bot",)
-    name = console.ask("Name of the bot", _now(present, "name", "bubbot"), answers.bot_name, given=given.name)
+    name = console.ask(
+        "Name of the bot", _current_value(existing, "name", "bubbot"), answers.bot_name, given=options.name
+    )
     changes.set(bot, "name", name)
-    language = _now(present, "language", "en")
-    language = console.ask("Language of its own sentences: en or zh", language, answers.language, given=given.language)
+    language = _current_value(existing, "language", "en")
+    language = console.ask(
+        "Language of its own sentences: en or zh", language, answers.language, given=options.language
+    )
     if not Texts(language).translated:
         console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
     changes.set(bot, "language", language)
     changes.set(
-        bot, "timezone", console.ask("Time zone", _now(present, "timezone", zone), answers.zone, given=given.timezone)
+        bot,
+        "timezone",
+        console.ask("Time zone", _current_value(existing, "timezone", zone), answers.zone, given=options.timezone),
     )
 
 
-def ask_model(console: Console, present: ExistingConfig, given: InitOptions, changes: PendingEdits) -> None:
-    """Which model answers, its key and its address. Raises `ConfigError`, `InputEnded`."""
-    if given.model is not None:
-        changes.set(("model",), "name", answers.model_name(given.model))
-    elif (current := present.written("model", "name")) or console.unasked:
-        _ask_again(console, str(current or ""), changes)
+def ask_model(console: Console, existing: ExistingConfig, options: InitOptions, changes: PendingEdits) -> None:
+    """Ask for the model, its key and its address. Raises `ConfigError`, `InputEnded`."""
+    if options.model is not None:
+        changes.set(("model",), "name", answers.model_name(options.model))
+    elif (current := existing.written("model", "name")) or console.unasked:
+        _offer_current_model(console, str(current or ""), changes)
     else:
         _ask_kind(console, changes)
-    if given.api_key is not None:
+    if options.api_key is not None:
         try:
-            changes.keep(("model",), "api_key", answers.secret(given.api_key))
+            changes.keep(("model",), "api_key", answers.secret(options.api_key))
         except ConfigError as error:
             raise ConfigError(f"The key of the model: {error}") from error
 
 
 def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], changes: PendingEdits) -> None:
-    """Ask for each secret whose file cannot be used, as after a restore; what stays empty stays missing.
+    """Ask for each secret whose file cannot be used, as after a restore; an empty answer leaves it missing.
 
     Raises `ConfigError`, `InputEnded`.
     """
@@ -89,32 +102,32 @@ def ask_missing_secrets(console: Console, secrets: Iterable[MissingSecret], chan
                 console.tell(f"  {error}")
 
 
-def _ask_again(console: Console, current: str, changes: PendingEdits) -> None:
+def _offer_current_model(console: Console, current: str, changes: PendingEdits) -> None:
     if console.choose("Model", {"keep": f"{current}, as it is", "other": "another"}) == "other":
         _ask_kind(console, changes)
 
 
 def _ask_kind(console: Console, changes: PendingEdits) -> None:
-    here = local.available()
-    kinds = {"local": "the demonstration model: no key, no network, and little knowledge"} if here else {}
+    is_local_available = local.available()
+    kinds = {"local": "the demonstration model: no key, no network, and little knowledge"} if is_local_available else {}
     kinds |= {
         "provider": "a model of a provider, by name and key",
         "ollama": "a model of Ollama, on this machine or another",
     }
-    if not here:
+    if not is_local_available:
         kinds["later"] = "none yet: commands work, answers do not"
     match console.choose("Model", kinds):
         case "local":
             changes.set(("model",), "name", "local")
         case "provider":
-            name = console.ask("Its name, such as openai/gpt-4o-mini", "", _needed)
+            name = console.ask("Its name, such as openai/gpt-4o-mini", "", _require_model_name)
             changes.set(("model",), "name", name)
             _ask_key(console, name, changes)
         case "ollama":
             _ask_ollama(console, changes)
 
 
-def _needed(text: str) -> str:
+def _require_model_name(text: str) -> str:
     if name := answers.model_name(text):
         return name
     raise ConfigError("Type a provider, a slash and a model, such as openai/gpt-4o-mini.")
@@ -139,9 +152,9 @@ def _ask_ollama(console: Console, changes: PendingEdits) -> None:
 
 
 def _ollama_name(text: str) -> str:
-    return _needed(f"{OLLAMA}/{text.strip().removeprefix(f'{OLLAMA}/')}")
+    return _require_model_name(f"{OLLAMA}/{text.strip().removeprefix(f'{OLLAMA}/')}")
 
 
-def _now(present: ExistingConfig, key: str, default: str) -> str:
-    """What the file says of the bot, or means by saying nothing; where there is none, the default."""
-    return default if present.text is None else str(present.meant("bot", key))
+def _current_value(existing: ExistingConfig, key: str, default: str) -> str:
+    """Return the bot's setting from the file, or its default; `default` if there is no file."""
+    return default if existing.text is None else str(existing.meant("bot", key))

@@ -1,4 +1,4 @@
-"""Asks a platform who the bot with a token is."""
+"""Verifies a token: asks its platform for the identity of the bot."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from bubbot.ports.channel import BotIdentity, Channel, ChannelOptions, SupportsC
 from bubbot.settings.channels import channel_settings
 
 VERIFY_TOKEN_SECONDS = 20.0
-"""Seconds an adapter may take for it all; each has a shorter patience of its own."""
+"""The time an adapter may take in total; each has a shorter timeout itself."""
 
 
 def make_channel(
     name: str, table: Mapping[str, Any], home: Path, now: Callable[[], str], new_id: Callable[[], str]
 ) -> Channel:
-    """The adapter of `[channels.NAME]` with these keys; asks nobody. Raises `ConfigError` for a wrong key or value."""
-    common, own = channel_settings(name, table)
-    options = ChannelOptions(name, home, now, new_id, own, overhears=bool(common.always or common.listen))
+    """Make the adapter of `[channels.NAME]` with these keys; send no request. Raises `ConfigError` for a wrong key."""
+    common, channel_options = channel_settings(name, table)
+    options = ChannelOptions(name, home, now, new_id, channel_options, overhears=bool(common.always or common.listen))
     channel: Channel = plugins.load("bubbot.channels", common.kind)(options)
     return channel
 
 
 def meet(channel: Channel) -> BotIdentity | None:
-    """Who the bot is; None where the adapter cannot ask.
+    """Ask the platform for the bot's identity; None if the adapter cannot ask.
 
-    Raises `ChannelRefused` where the token is not taken, `ChannelError` where the platform is not reached.
+    Raises `ChannelRefused` for a wrong token, `ChannelError` if the platform cannot be reached.
     """
-    return asyncio.run(_asked(channel))
+    return asyncio.run(_introduce(channel))
 
 
-async def _asked(channel: Channel) -> BotIdentity | None:
+async def _introduce(channel: Channel) -> BotIdentity | None:
     try:
         if not isinstance(channel, VerifiesCredentials):
             return None
@@ -48,6 +48,6 @@ async def _asked(channel: Channel) -> BotIdentity | None:
 
 
 def close(channel: Channel) -> None:
-    """Frees what an adapter that never ran holds."""
+    """Free the resources of an adapter that never ran."""
     if isinstance(channel, SupportsClose):
         asyncio.run(channel.aclose())

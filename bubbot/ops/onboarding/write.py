@@ -1,4 +1,4 @@
-"""Writes the configuration and its secrets: all of it or nothing, nothing without a backup, nothing that does not load."""
+"""Writes the configuration and its secrets: all or nothing, with backups, and only what loads."""
 
 from __future__ import annotations
 
@@ -16,22 +16,32 @@ from bubbot.ops.onboarding.existing import ExistingConfig
 
 def write(
     home: Home,
-    present: ExistingConfig,
+    existing: ExistingConfig,
     text: str,
     secrets: Mapping[Path, str],
     *,
     stamp: str,
     check: Callable[[Path], None],
 ) -> list[Path]:
-    """Writes `text` to the configuration and each of the `secrets` to its file; gives the backups it made.
+    """Write the configuration and its secrets; return the backups made.
 
-    `stamp`: the time, for the names of backups. `check` is given the new configuration before it takes its place, with
-    the secrets in theirs, and raises `ConfigError` where it is not fit. Raises `ConfigError`; then, and where anything
-    else ends it, everything is as it was.
+    On any error everything is as it was before.
+
+    Args:
+        home: the home of the bot.
+        existing: the configuration to replace.
+        text: the new configuration.
+        secrets: the secrets by file.
+        stamp: the time, for the names of backups.
+        check: called with the new configuration once the secrets are in place, before it replaces the old one; raises
+            `ConfigError` to reject it.
+
+    Raises:
+        ConfigError: `check` rejected the configuration, it changed meanwhile, or it cannot be written.
     """
-    with ExitStack() as undone:
+    with ExitStack() as undo:
         try:
-            return _written(home, present, text, secrets, stamp=stamp, check=check, undo=undone)
+            return _write_all(home, existing, text, secrets, stamp=stamp, check=check, undo=undo)
         except OSError as error:
             raise ConfigError(
                 f"The configuration could not be written ({error.strerror or error}): "
@@ -39,9 +49,9 @@ def write(
             ) from error
 
 
-def _written(
+def _write_all(
     home: Home,
-    present: ExistingConfig,
+    existing: ExistingConfig,
     text: str,
     secrets: Mapping[Path, str],
     *,
@@ -49,47 +59,49 @@ def _written(
     check: Callable[[Path], None],
     undo: ExitStack,
 ) -> list[Path]:
-    changed = text != present.text
-    for folder in (home.path, present.path.parent, *(path.parent for path in secrets)):
+    changed = text != existing.text
+    for folder in (home.path, existing.path.parent, *(path.parent for path in secrets)):
         _make_folder(folder, undo)
-    # All that takes room first: a full disk is found before anything is changed.
-    fresh = {path: _beside(path, f"{content}\n".encode(), undo) for path, content in secrets.items()}
-    candidate = _beside(present.path, text.encode(), undo)
-    old = [path for path in secrets if path.exists()] + ([present.path] if changed and present.text is not None else [])
-    backups = {path: _backup(path, stamp, undo) for path in old}
-    for path, new in fresh.items():
-        undo.callback(_put_back, path, backups.get(path))
-        new.replace(path)
+    # Write new files first: a full disk shows before anything is changed.
+    temporary = {path: _write_temporary(path, f"{content}\n".encode(), undo) for path, content in secrets.items()}
+    candidate = _write_temporary(existing.path, text.encode(), undo)
+    replaced = [path for path in secrets if path.exists()] + (
+        [existing.path] if changed and existing.text is not None else []
+    )
+    backups = {path: _backup(path, stamp, undo) for path in replaced}
+    for path, temporary_file in temporary.items():
+        undo.callback(_restore_file, path, backups.get(path))
+        temporary_file.replace(path)
     check(candidate)
-    if (present.path.read_bytes() if present.path.exists() else None) != _bytes(present.text):
-        raise ConfigError(f"{present.path} was changed by somebody else meanwhile: nothing was written. Begin again.")
-    # What follows is the last step, which happens or does not.
+    if (existing.path.read_bytes() if existing.path.exists() else None) != _encode(existing.text):
+        raise ConfigError(f"{existing.path} was changed by somebody else meanwhile: nothing was written. Begin again.")
+    # The last step is atomic.
     if changed:
-        candidate.replace(present.path)
+        candidate.replace(existing.path)
     undo.pop_all()
     if not changed:
         candidate.unlink()
-    for folder in {path.parent for path in (*secrets, present.path)}:
+    for folder in {path.parent for path in (*secrets, existing.path)}:
         _sync(folder)
     return list(backups.values())
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
 def _make_folder(folder: Path, undo: ExitStack) -> None:
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700)
-        undo.callback(_remove_folder, one)
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700)
+        undo.callback(_remove_folder, path)
 
 
-def _beside(path: Path, data: bytes, undo: ExitStack) -> Path:
-    """A new file with these bytes in the same folder, on disk and for its owner alone."""
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def _write_temporary(path: Path, data: bytes, undo: ExitStack) -> Path:
+    """Write the bytes to a new file in the same folder, on disk and for its owner alone."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     undo.callback(Path(name).unlink, missing_ok=True)
-    with os.fdopen(number, "wb") as file:
+    with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -97,23 +109,23 @@ def _beside(path: Path, data: bytes, undo: ExitStack) -> Path:
 
 
 def _backup(path: Path, stamp: str, undo: ExitStack) -> Path:
-    """A copy of its own, not a link: who edits the one must not change the other."""
-    wanted = path.with_name(f"{path.name}.{stamp}.bak")
+    """Copy the file; a link would let an edit of one change the other."""
+    copy_path = path.with_name(f"{path.name}.{stamp}.bak")
     number = 1
-    while wanted.exists():
+    while copy_path.exists():
         number += 1
-        wanted = path.with_name(f"{path.name}.{stamp}-{number}.bak")
-    undo.callback(wanted.unlink, missing_ok=True)
-    with os.fdopen(os.open(wanted, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as copy:
+        copy_path = path.with_name(f"{path.name}.{stamp}-{number}.bak")
+    undo.callback(copy_path.unlink, missing_ok=True)
+    with os.fdopen(os.open(copy_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as copy:
         with path.open("rb") as original:
             shutil.copyfileobj(original, copy)
         copy.flush()
         os.fsync(copy.fileno())
-    return wanted
+    return copy_path
 
 
-def _put_back(path: Path, backup: Path | None) -> None:
-    # By its name: on a full disk nothing could be copied.
+def _restore_file(path: Path, backup: Path | None) -> None:
+    # Rename: on a full disk a copy would fail.
     if backup is None:
         path.unlink(missing_ok=True)
     else:
@@ -126,8 +138,8 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)

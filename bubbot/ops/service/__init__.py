@@ -1,1 +1,1 @@
-"""bubbot as a service: what it tells a service manager such as systemd, and how it is put under one."""
+"""bubbot as a service: notifications to a service manager such as systemd, and the installation under it."""

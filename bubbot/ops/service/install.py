@@ -1,4 +1,4 @@
-"""Putting bubbot under systemd: what would be written and run, and doing it."""
+"""Installs bubbot under systemd: plans the files and commands, and carries them out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bubbot.settings.environment import unit_folder
 
 UNIT, BACKUP, TIMER = "bubbot.service", "bubbot-backup.service", "bubbot-backup.timer"
 HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - not used, but avoided
-"""Folders of which the service of the system sees nothing."""
+"""Folders that the service of the system cannot see."""
 INSTEAD = (
     "run `bubbot run` under whatever starts programs here: it stays in the foreground, logs to standard error and ends on "
     "SIGTERM. In a container it is the container's own command."
@@ -27,7 +27,7 @@ INSTEAD = (
 
 @dataclass(frozen=True, slots=True)
 class UnitPaths:
-    """Where units and users of the system are declared."""
+    """The folders that declare units and users of the system."""
 
     units: Path = Path("/etc/systemd/system")
     users: Path = Path("/etc/sysusers.d")
@@ -35,7 +35,7 @@ class UnitPaths:
 
 @dataclass(frozen=True, slots=True)
 class ServiceProgram:
-    """The interpreter a service runs, and every folder it needs to read."""
+    """The interpreter that a service runs, and every folder it needs to read."""
 
     python: Path
     needs: tuple[Path, ...] = ()
@@ -43,14 +43,14 @@ class ServiceProgram:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file as it is to be."""
+    """A file with its planned text."""
 
     path: Path
     text: str
 
     @property
     def there(self) -> str | None:
-        """What is there now; None for nothing. Raises `ConfigError` where that cannot be read."""
+        """The file's current text; None if it does not exist. Raises `ConfigError` if it cannot be read."""
         try:
             return self.path.read_text(encoding="utf-8", errors="surrogateescape")
         except FileNotFoundError:
@@ -61,7 +61,14 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What is written and then run. `hints`: what a person should know or do, a sentence each."""
+    """The files to write and the commands to run afterwards.
+
+    Attributes:
+        user: for a service of the user instead of the system.
+        files: the files.
+        commands: the commands.
+        hints: sentences about what a person should know or do.
+    """
 
     user: bool
     files: tuple[PlannedFile, ...]
@@ -70,7 +77,7 @@ class InstallPlan:
 
 
 def this_program() -> ServiceProgram:
-    """The one that runs now."""
+    """Describe the running interpreter."""
     python = Path(sys.executable)
     package = Path(bubbot.__file__).parent.parent
     return ServiceProgram(
@@ -87,15 +94,23 @@ def plan(
     program: ServiceProgram | None = None,
     places: UnitPaths | None = None,
 ) -> InstallPlan:
-    """What puts the bot of a home under systemd, as a service of this `user` or of the system; does nothing yet.
+    """Plan the installation of a home's bot under systemd; change nothing yet.
 
-    `config`: where the settings are, if not in the home. `backups`: with a daily backup. Raises `ConfigError` where the
-    service could not run.
+    Args:
+        home: the home of the bot.
+        config: the configuration, if not the one in the home.
+        user: for a service of the user instead of the system.
+        backups: with a daily backup.
+        program: the interpreter; None for the running one.
+        places: the folders of the system; None for the usual ones.
+
+    Raises:
+        ConfigError: the service could not run.
     """
     program, places = program or this_program(), places or UnitPaths()
     home, config = _absolute(home), _absolute(config) if config else None
     if not user:
-        _check_seen(program, home, config)
+        _check_visible(program, home, config)
     folder = unit_folder() if user else places.units
     names = {UNIT: "bubbot-user.service" if user else UNIT}
     if backups:
@@ -106,30 +121,30 @@ def plan(
     ]
     if not user:
         files.append(PlannedFile(places.users / "bubbot.conf", shipped("bubbot.sysusers")))
-    commands = [*([] if user else _account(home, places)), systemctl("daemon-reload", user=user)]
+    commands = [*([] if user else _account_commands(home, places)), systemctl("daemon-reload", user=user)]
     if files[0].there not in (None, files[0].text):
-        commands.append(systemctl("try-restart", UNIT, user=user))  # it may run as the old unit says
+        commands.append(systemctl("try-restart", UNIT, user=user))  # it may be running with the old unit
     commands += [systemctl("enable", "--now", name, user=user) for name in (UNIT, *([TIMER] if backups else []))]
     return InstallPlan(user, tuple(files), tuple(commands), _hints(program, home, config, user=user))
 
 
 def removal(*, user: bool, places: UnitPaths | None = None) -> InstallPlan:
-    """What takes it away again: the files named are removed and not written. The home is no part of it."""
+    """Plan the removal: its files are removed instead of written. The home stays."""
     folder = unit_folder() if user else (places or UnitPaths()).units
-    files = [found for name in (TIMER, BACKUP, UNIT) if (found := PlannedFile(folder / name, "")).there is not None]
-    units = [file.path.name for file in files if file.path.name != BACKUP]
+    files = [file for name in (TIMER, BACKUP, UNIT) if (file := PlannedFile(folder / name, "")).there is not None]
+    units = [unit.path.name for unit in files if unit.path.name != BACKUP]
     commands = [systemctl("disable", "--now", name, user=user) for name in units]
     return InstallPlan(user, tuple(files), (*commands, systemctl("daemon-reload", user=user)), ())
 
 
 def apply(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None:
-    """Does what the plan says, and says what was done. A file that differs is kept as a copy before it is replaced.
+    """Carry out an installation plan and report each step; keep a copy of a file that differs before replacing it.
 
-    Raises `ConfigError` where systemd does not answer (then nothing was done), or where something fails.
+    Raises `ConfigError` if systemd does not answer (then nothing was done), or if a step fails.
     """
     check_manager(run, user=plan.user)
     for file in plan.files:
-        say(_put(file))
+        say(_replace_file(file))
     for command in plan.commands:
         carry_out(command, say, run, user=plan.user)
     for hint in plan.hints:
@@ -137,7 +152,7 @@ def apply(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None
 
 
 def take_away(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> None:
-    """Does what a `removal` says; a unit is kept as a copy, since it may have been changed by hand."""
+    """Carry out a removal plan; keep copies of the units, since they may have been edited by hand."""
     check_manager(run, user=plan.user)
     if not plan.files:
         say("There is no service to remove.")
@@ -146,31 +161,31 @@ def take_away(plan: InstallPlan, say: Callable[[str], None], run: Run = run) -> 
     for command in stopping:
         carry_out(command, say, run, user=plan.user)
     for file in plan.files:
-        copy = _free(file.path)
-        _guarded(file.path, partial(file.path.rename, copy))
+        copy = _free_copy_path(file.path)
+        _explain_errors(file.path, partial(file.path.rename, copy))
         say(f"removed {file.path}; a copy is {copy}")
     carry_out(reload, say, run, user=plan.user)
 
 
 def check_manager(run: Run, *, user: bool) -> None:
-    """Raises `ConfigError` where systemd does not answer."""
-    if (why := silent(run, user=user)) is not None:
+    """Raise `ConfigError` if systemd does not answer."""
+    if (reason := silent(run, user=user)) is not None:
         whose = "your services" if user else "the services of this system"
-        raise ConfigError(f"systemd does not manage {whose} here ({why}), so nothing was changed: {INSTEAD}")
+        raise ConfigError(f"systemd does not manage {whose} here ({reason}), so nothing was changed: {INSTEAD}")
 
 
 def carry_out(command: Sequence[str], say: Callable[[str], None], run: Run, *, user: bool) -> None:
-    """Runs one command of a plan. Raises `ConfigError` with what it said where it fails."""
+    """Run one command of a plan. Raises `ConfigError` with its output if it fails."""
     say(f"running {' '.join(command)}")
-    done = run(command, LONG_COMMAND_SECONDS)
-    if done.code:
+    output = run(command, LONG_COMMAND_SECONDS)
+    if output.code:
         journal = f"journalctl {'--user ' if user else ''}-u {UNIT} -n 20"
-        said = " ".join(done.said.split())
-        raise ConfigError(f"{' '.join(command)} failed ({said or done.code}): {journal} tells more.")
+        message = " ".join(output.said.split())
+        raise ConfigError(f"{' '.join(command)} failed ({message or output.code}): {journal} tells more.")
 
 
-def _account(home: Path, places: UnitPaths) -> list[tuple[str, ...]]:
-    """What makes the user of the service, and its home where systemd does not."""
+def _account_commands(home: Path, places: UnitPaths) -> list[tuple[str, ...]]:
+    """Return the commands that make the user of the service, and its home unless systemd makes that."""
     commands: list[tuple[str, ...]] = [("systemd-sysusers", str(places.users / "bubbot.conf"))]
     if home != SYSTEM_HOME and not home.exists():
         commands.append(("install", "-d", "-o", "bubbot", "-g", "bubbot", "-m", "0700", str(home)))
@@ -183,50 +198,50 @@ def _hints(program: ServiceProgram, home: Path, config: Path | None, *, user: bo
             "A service of a user ends with the user's last session, unless: loginctl enable-linger",
             f"`systemctl --user status {UNIT}` shows how it is, `journalctl --user -u {UNIT}` what it logs.",
         )
-    read = f"{home} and all that is in it" + (f", and {config}," if config else "")
-    made = [] if home == SYSTEM_HOME else [f"The user bubbot has to own {read} (chown -R bubbot: …)."]
+    owned = f"{home} and all that is in it" + (f", and {config}," if config else "")
+    ownership = [] if home == SYSTEM_HOME else [f"The user bubbot has to own {owned} (chown -R bubbot: …)."]
     return (
-        *made,
+        *ownership,
         f"Commands of the shell are run as the user bubbot: sudo -u bubbot {program.python} -m bubbot --home {home} …",
         f"`systemctl status {UNIT}` shows how it is, `journalctl -u {UNIT}` what it logs.",
     )
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 - links stay, and .. goes, which systemd refuses
+    return Path(os.path.abspath(path))  # noqa: PTH100 - keep links, but resolve .., which systemd refuses
 
 
-def _check_seen(program: ServiceProgram, home: Path, config: Path | None) -> None:
-    """Raises `ConfigError` where the service of the system would not see a path."""
+def _check_visible(program: ServiceProgram, home: Path, config: Path | None) -> None:
+    """Raise `ConfigError` if the service of the system could not see a path."""
     needed = {"bubbot itself": (program.python, *program.needs), "the home": (home,), "the configuration": (config,)}
-    for what, paths in needed.items():
+    for part, paths in needed.items():
         for path in filter(None, paths):
             if any(path.is_relative_to(hidden) for hidden in HIDDEN):
                 raise ConfigError(
-                    f"The service of the system is kept from /home, /root and /tmp, and {what} needs {path}: install bubbot "
+                    f"The service of the system is kept from /home, /root and /tmp, and {part} needs {path}: install bubbot "
                     f"in an environment such as /opt/bubbot, with its home at {SYSTEM_HOME}, or take --user."
                 )
 
 
-def _put(file: PlannedFile) -> str:
-    there = file.there
-    if there == file.text:
+def _replace_file(file: PlannedFile) -> str:
+    current = file.there
+    if current == file.text:
         return f"{file.path} is there already"
-    kept = ""
-    if there is not None:
-        copy = _free(file.path)
-        _guarded(file.path, lambda: os.link(file.path, copy))
-        kept = f"; what was there is kept as {copy}"
-    _guarded(file.path, lambda: _write(file))
-    return f"wrote {file.path}{kept}"
+    note = ""
+    if current is not None:
+        copy = _free_copy_path(file.path)
+        _explain_errors(file.path, lambda: os.link(file.path, copy))
+        note = f"; what was there is kept as {copy}"
+    _explain_errors(file.path, lambda: _write(file))
+    return f"wrote {file.path}{note}"
 
 
 def _write(file: PlannedFile) -> None:
-    """All or nothing, readable for everybody: it holds no secret."""
+    """Write the file atomically, readable for everybody: it holds no secret."""
     file.path.parent.mkdir(parents=True, exist_ok=True)
-    number, name = tempfile.mkstemp(dir=file.path.parent, prefix=f".{file.path.name}.")
+    descriptor, name = tempfile.mkstemp(dir=file.path.parent, prefix=f".{file.path.name}.")
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as new:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as new:
             new.write(file.text)
         Path(name).chmod(0o644)
         Path(name).replace(file.path)
@@ -235,15 +250,15 @@ def _write(file: PlannedFile) -> None:
         raise
 
 
-def _free(path: Path) -> Path:
-    """A name beside the path under which systemd looks for nothing and where nothing is."""
+def _free_copy_path(path: Path) -> Path:
+    """Return a free name in the same folder that systemd ignores."""
     number = 1
     while os.path.lexists(copy := path.with_name(f"{path.name}.old{number}")):
         number += 1
     return copy
 
 
-def _guarded(path: Path, work: Callable[[], object]) -> None:
+def _explain_errors(path: Path, work: Callable[[], object]) -> None:
     try:
         work()
     except PermissionError:

@@ -1,6 +1,6 @@
-"""What a process tells the service manager that started it: the datagrams of systemd's notify protocol.
+"""The datagrams of systemd's notify protocol, by which a process reports to the service manager that started it.
 
-docs/decisions/0014 says why these lines are ours.
+docs/decisions/0014 gives the reason for this implementation.
 """
 
 from __future__ import annotations
@@ -14,61 +14,66 @@ from bubbot.log import printable, redact
 log = logging.getLogger(__name__)
 
 STATUS_LIMIT = 300
-"""Characters of a status that are passed on."""
+"""The maximum length of a status, in characters."""
 NOTIFY_READY, NOTIFY_STOPPING, NOTIFY_WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 class ServiceNotifier:
-    """Tells a service manager how the process is. Without an address every call does nothing.
+    """Reports the state of the process to a service manager. Without an address every call does nothing.
 
-    Each call returns whether the message was taken, or had not to be sent; it never waits and never raises. A full
-    queue takes nothing, so whoever says something once says it again until it was taken.
+    Each call returns true if the message was sent, or did not have to be; it never waits and never raises. A full queue
+    accepts nothing, so callers repeat a message until it was sent.
     """
 
     def __init__(self, address: str, monotonic_ns: Callable[[], int]) -> None:
-        """`address` is the path of a socket, or `@` and a name; `monotonic_ns` is the clock of the system."""
+        """Set up the notifier; it connects to nobody yet.
+
+        Args:
+            address: the path of a socket, or `@` and a name; empty for none.
+            monotonic_ns: the monotonic clock of the system.
+        """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._monotonic_ns = monotonic_ns
         self._socket: socket.socket | None = None
-        self._told = True
-        self._begun = False
+        self._is_reachable = True
+        self._is_started = False
 
     @property
     def listens(self) -> bool:
-        """Whether there is anybody to tell."""
+        """True if there is a service manager to notify."""
         return bool(self._address)
 
     def begun(self, status: str) -> bool:
-        """The start-up is over."""
-        self._begun = self._send(NOTIFY_READY, _status(status)) or self._begun
-        return self._begun
+        """Report that the start-up is over."""
+        self._is_started = self._send(NOTIFY_READY, _status(status)) or self._is_started
+        return self._is_started
 
     def ready(self) -> bool:
-        """A reload is over."""
-        return self._send(NOTIFY_READY) if self._begun else True
+        """Report that a reload is over."""
+        return self._send(NOTIFY_READY) if self._is_started else True
 
     def reloading(self) -> bool:
-        """A reload begins; `ready` follows. During the start-up, which is not over by a reload, nothing is told."""
-        return self._send("RELOADING=1", f"MONOTONIC_USEC={self._monotonic_ns() // 1000}") if self._begun else True
+        """Report the start of a reload; send nothing during the start-up, as `ready` would end that, too."""
+        return self._send("RELOADING=1", f"MONOTONIC_USEC={self._monotonic_ns() // 1000}") if self._is_started else True
 
     def status(self, text: str) -> bool:
-        """What the process is doing, in a line for people."""
+        """Report the current activity in a line for people."""
         return self._send(_status(text))
 
     def alive(self) -> bool:
-        """A sign of life."""
+        """Send a sign of life."""
         return self._send(NOTIFY_WATCHDOG)
 
     def stopping(self, status: str) -> bool:
-        """The process ends, in its own time."""
+        """Report that the process is shutting down."""
         return self._send(NOTIFY_STOPPING, _status(status))
 
     def extend(self, seconds: float) -> bool:
-        """What goes on just now, start or end, may take this long from now, if it would not have been allowed to."""
+        """Request up to this many seconds from now for the current start or shutdown."""
         return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
     def close(self) -> None:
-        """Frees the socket; the next call makes another."""
+        """Close the socket; the next call opens another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -80,17 +85,17 @@ class ServiceNotifier:
             if self._socket is None:
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._socket.setblocking(False)  # noqa: FBT003 - the library's own signature
-            # Not connected: a manager that was started again listens on the same path with another socket.
+            # Unconnected: a restarted manager listens on the same path with another socket.
             self._socket.sendto("\n".join(lines).encode(), self._address)
         except (OSError, ValueError) as error:
-            if self._told:
-                log.warning("the service manager cannot be told: %s", error, extra={"action": "service.untold"})
-            self._told = False
+            if self._is_reachable:
+                log.warning("service manager unreachable: %s", error, extra={"action": "service.untold"})
+            self._is_reachable = False
             return False
-        self._told = True
+        self._is_reachable = True
         return True
 
 
 def _status(text: str) -> str:
-    shown = printable(redact(" ".join(text.split())))
-    return "STATUS=" + (shown if len(shown) <= STATUS_LIMIT else shown[: STATUS_LIMIT - 1] + "…")
+    line = printable(redact(" ".join(text.split())))
+    return "STATUS=" + (line if len(line) <= STATUS_LIMIT else line[: STATUS_LIMIT - 1] + "…")

@@ -1,4 +1,4 @@
-"""The shipped units with the paths of one installation in them, written as systemd reads them."""
+"""The shipped units with the paths of an installation, quoted for systemd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bubbot.errors import ConfigError
 
 SYSTEM_HOME = Path("/var/lib/bubbot")
-"""The home of the service of the system, where no other is named: the one that the shipped unit makes."""
+"""The default home of the service of the system, which the shipped unit makes."""
 
 _PLAIN = re.compile(r"[\w/.@+=,:~^-]+", re.ASCII)
 _EXEC = re.compile(r"^ExecStart=:\S+ (.* -m bubbot) --home \S+ (.+)$", re.MULTILINE)
@@ -18,34 +18,36 @@ _FOLDER = re.compile(r"^WorkingDirectory=.*$", re.MULTILINE)
 
 
 def shipped(name: str) -> str:
-    """The unit of this name as it is shipped."""
+    """Read a shipped unit by its name."""
     return (files("bubbot.ops.service") / "units" / name).read_text(encoding="utf-8")
 
 
 def rendered(name: str, *, python: Path, home: Path, config: Path | None) -> str:
-    """The shipped unit for this interpreter, home and configuration. Raises `ConfigError` for a path that systemd cannot
-    be told of."""
+    """Fill in a shipped unit for this interpreter, home and configuration.
+
+    Raises `ConfigError` for a path that a unit cannot contain.
+    """
     if set(str(python)) & set("\"'"):
         raise ConfigError(
             f"systemd starts no program with a quote in its path, as in {python}: install bubbot elsewhere."
         )
     paths = ["--home", word(home), *([] if config is None else ["--config", word(config)])]
-    text = _EXEC.sub(lambda found: f"ExecStart=:{word(python)} {found[1]} {' '.join(paths)} {found[2]}", shipped(name))
-    text = _FOLDER.sub(lambda _: f"WorkingDirectory={_known(home)}", text)
+    text = _EXEC.sub(lambda match: f"ExecStart=:{word(python)} {match[1]} {' '.join(paths)} {match[2]}", shipped(name))
+    text = _FOLDER.sub(lambda _: f"WorkingDirectory={_escape(home)}", text)
     if home != SYSTEM_HOME:
-        text = _STATE.sub(lambda _: f"ReadWritePaths={_listed(home)}", text)
+        text = _STATE.sub(lambda _: f"ReadWritePaths={_list_item(home)}", text)
     return text
 
 
 def word(path: Path) -> str:
-    """The path as one word of a command line of systemd."""
-    text = _known(path)
+    """Quote the path as one word of a command line of systemd."""
+    text = _escape(path)
     return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
 
 
-def _listed(path: Path) -> str:
-    """The path as one word of a list of paths, in which a backslash means itself."""
-    text = _known(path)
+def _list_item(path: Path) -> str:
+    """Quote the path as one word of a list of paths, in which a backslash is an ordinary character."""
+    text = _escape(path)
     if _PLAIN.fullmatch(text):
         return text
     quote = next((quote for quote in "\"'" if quote not in text), None)
@@ -54,8 +56,8 @@ def _listed(path: Path) -> str:
     return f"{quote}{text}{quote}"
 
 
-def _known(path: Path) -> str:
-    """The path with its percent signs doubled: systemd puts names in for what follows a single one."""
+def _escape(path: Path) -> str:
+    """Escape percent signs by doubling them, as systemd expands specifiers after a single one."""
     text = str(path)
     if any(char < " " or char in "\x7f\\" or "\ud800" <= char <= "\udfff" for char in text) or text != text.strip():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What the daemon tells its service manager: that it is heard, what its channels do, that it lives, and that it ends."""
+"""The daemon's reports to its service manager: start, channels, signs of life and shutdown."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from bubbot.ports.channel import Channel, ReportsHealth
 
 @dataclass(frozen=True, slots=True)
 class ServiceTiming:
-    """Seconds. `deaf`: after which the start counts as over though a channel is not heard; `looks`: between two looks
-    at the channels; `extends`: between two requests for more time at the end, each of which asks for `extension`;
-    `closing`: what the end takes beyond that of the channels."""
+    """The intervals of the reports, in seconds.
+
+    Attributes:
+        deaf: the start counts as over after this time, even if a channel does not receive yet.
+        looks: the interval between two checks of the channels.
+        extends: the interval between two requests for more time during the shutdown.
+        extension: the time that each of those requests.
+        closing: the time that the shutdown takes in addition to that of the channels.
+    """
 
     deaf: float = 60.0
     looks: float = 0.25
@@ -27,55 +33,67 @@ class ServiceTiming:
 
 @dataclass(frozen=True, slots=True)
 class WatchedChannels:
-    """The channels of a daemon, and what became of them: `running`, `refused` or `ended`."""
+    """The channels of a daemon and their states.
+
+    Attributes:
+        channels: the adapters by name.
+        states: `running`, `refused` or `ended` by name.
+        refusals: the reasons of refusals by name.
+    """
 
     channels: Mapping[str, Channel]
     states: Mapping[str, str]
     refusals: Mapping[str, str]
 
     def look(self) -> tuple[bool, str]:
-        """Whether nothing is waited for any more, and a line that says how each channel is."""
-        heard, deaf, over = [], [], []
+        """Return true if no channel is still connecting, and a line with the state of each."""
+        receiving, connecting, ended = [], [], []
         for name, channel in sorted(self.channels.items()):
             state = self.states.get(name, "running")
             health = channel.health() if isinstance(channel, ReportsHealth) else None
             if state != "running":
-                over.append(f"{name} ({self.refusals.get(name, state)})")
+                ended.append(f"{name} ({self.refusals.get(name, state)})")
             elif health is None or health.ready:
-                heard.append(f"{name} ({health.note})" if health and health.note else name)
+                receiving.append(f"{name} ({health.note})" if health and health.note else name)
             else:
-                deaf.append(f"{name} ({health.note or 'not connected yet'})")
-        said = {"receiving": heard, "not heard": deaf, "ended": over}
-        line = "; ".join(f"{word}: {', '.join(names)}" for word, names in said.items() if names)
-        return not deaf, line or "no channels; commands of the shell are answered"
+                connecting.append(f"{name} ({health.note or 'not connected yet'})")
+        groups = {"receiving": receiving, "not heard": connecting, "ended": ended}
+        line = "; ".join(f"{state_name}: {', '.join(names)}" for state_name, names in groups.items() if names)
+        return not connecting, line or "no channels; commands of the shell are answered"
 
 
 class ServiceReporter:
-    """What a service manager is told about one daemon. `notifier` is also for whoever reloads the settings."""
+    """Reports about one daemon to its service manager.
 
-    def __init__(self, notifier: ServiceNotifier, watchdog: float | None, pace: Backoff, times: ServiceTiming) -> None:
+    Attributes:
+        notifier: sends the reports.
+    """
+
+    def __init__(
+        self, notifier: ServiceNotifier, watchdog: float | None, backoff: Backoff, timing: ServiceTiming
+    ) -> None:
         self.notifier = notifier
         self._watchdog = watchdog
-        self._pace = pace
-        self._times = times
+        self._backoff = backoff
+        self._timing = timing
         self._tasks: list[asyncio.Task[None]] = []
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins with the signs of life; they come from the event loop, so that one that is stuck gives none."""
+        """Start the signs of life; the event loop sends them, so a blocked loop sends none."""
         self.notifier.status("starting")
         if self._watchdog is not None:
             pause = self._watchdog / 3
-            self._run("the signs of life", lambda: self._live(pause))
+            self._run("the signs of life", lambda: self._send_signs_of_life(pause))
 
     def watch(self, watched: Callable[[], WatchedChannels]) -> None:
-        """Tells from now on how the channels are, as they are then, and that the start is over when all of them are heard."""
-        limit = asyncio.get_running_loop().time() + self._times.deaf
+        """Start reporting the state of the channels, and the end of the start-up once all of them receive."""
+        limit = asyncio.get_running_loop().time() + self._timing.deaf
         self._watching = self._run("the report to the service manager", lambda: self._watch(watched, limit))
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Around a reload."""
+        """Report a reload for the duration of the block."""
         self.notifier.reloading()
         try:
             yield
@@ -83,15 +101,15 @@ class ServiceReporter:
             self.notifier.ready()
 
     def stopping(self, longest: float) -> None:
-        """The end begins and takes at most so many seconds beside closing; more time is asked for until then."""
+        """Report the shutdown, and request time for it: at most `longest` seconds, and those for closing."""
         if self._watching is not None:
-            self._watching.cancel()  # how channels are is of no interest any more
+            self._watching.cancel()  # the state of the channels is no longer of interest
         self.notifier.stopping("ending: turns under way are finished, answers are delivered")
-        until = asyncio.get_running_loop().time() + longest + self._times.closing
-        self._run("the request for time", lambda: self._extend(until))
+        until = asyncio.get_running_loop().time() + longest + self._timing.closing
+        self._run("the request for time", lambda: self._request_time(until))
 
     async def aclose(self) -> None:
-        """Tells nothing any more."""
+        """Stop all reports."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -100,42 +118,50 @@ class ServiceReporter:
     def _run(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
         if not self.notifier.listens:
             return None
-        self._tasks.append(asyncio.create_task(supervise(name, work, self._pace)))
+        self._tasks.append(asyncio.create_task(supervise(name, work, self._backoff)))
         return self._tasks[-1]
 
-    async def _live(self, pause: float) -> None:
+    async def _send_signs_of_life(self, pause: float) -> None:
         while True:
             self.notifier.alive()
             await asyncio.sleep(pause)
 
     async def _watch(self, watched: Callable[[], WatchedChannels], limit: float) -> None:
-        loop, begun, told = asyncio.get_running_loop(), False, ""
+        loop, is_started, reported = asyncio.get_running_loop(), False, ""
         while True:
-            if late := not begun and loop.time() >= limit:  # first of all: a channel may also fail to say how it is
-                begun = self.notifier.begun(told or "started")
+            # Check the time first: reading the health of a channel may fail.
+            if is_late := not is_started and loop.time() >= limit:
+                is_started = self.notifier.begun(reported or "started")
             settled, line = watched().look()
-            if not begun and settled and not late:
-                begun = self.notifier.begun(line)
-                told = line if begun else told
-            if line != told and self.notifier.status(line):
-                told = line
-            await asyncio.sleep(self._times.looks)
+            if not is_started and settled and not is_late:
+                is_started = self.notifier.begun(line)
+                reported = line if is_started else reported
+            if line != reported and self.notifier.status(line):
+                reported = line
+            await asyncio.sleep(self._timing.looks)
 
-    async def _extend(self, until: float) -> None:
+    async def _request_time(self, until: float) -> None:
         loop = asyncio.get_running_loop()
-        while (left := until - loop.time()) > 0:
-            self.notifier.extend(min(self._times.extension, left))
-            await asyncio.sleep(self._times.extends)
+        while (remaining := until - loop.time()) > 0:
+            self.notifier.extend(min(self._timing.extension, remaining))
+            await asyncio.sleep(self._timing.extends)
 
 
 @asynccontextmanager
 async def reporting(
     notifier: ServiceNotifier, watchdog: float | None, pace: Backoff, times: ServiceTiming
 ) -> AsyncIterator[ServiceReporter]:
-    """Reports until the block ends. `watchdog`: seconds within which the service manager wants a sign of life."""
-    report = ServiceReporter(notifier, watchdog, pace, times)
-    report.start()
+    """Report until the block ends.
+
+    Args:
+        notifier: sends the reports.
+        watchdog: the time within which the service manager expects a sign of life, in seconds; None for no watchdog.
+        pace: the pauses before a failed report task is restarted.
+        times: the intervals of the reports.
+    """
+    reporter = ServiceReporter(notifier, watchdog, pace, times)
+    reporter.start()
     try:
-        yield report
+        yield reporter
     finally:
-        await report.aclose()
+        await reporter.aclose()

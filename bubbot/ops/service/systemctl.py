@@ -1,4 +1,4 @@
-"""Asking systemd, through its own command."""
+"""Queries systemd through its own command."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 LONG_COMMAND_SECONDS = 400.0
-"""Seconds a command may take: a start returns when the bot is heard, or is given up."""
+"""The time a command may take: a start returns when the bot receives, or has failed."""
 SHORT_COMMAND_SECONDS = 20.0
-"""Seconds a question may take."""
+"""The time a query may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """How a command ended, and what it said."""
+    """The exit code of a command, and its output."""
 
     code: int
     said: str
@@ -26,9 +26,9 @@ Run: TypeAlias = Callable[[Sequence[str], float], CommandOutput]
 
 
 def run(command: Sequence[str], seconds: float) -> CommandOutput:
-    """Runs a command; one that is not there or takes too long has failed."""
+    """Run a command; one that is missing or takes too long counts as failed."""
     try:
-        done = subprocess.run(  # noqa: S603 - commands are made here, and by exec
+        process = subprocess.run(  # noqa: S603 - our own commands, without a shell
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -41,24 +41,26 @@ def run(command: Sequence[str], seconds: float) -> CommandOutput:
         return CommandOutput(127, f"there is no command {command[0]}")
     except (OSError, subprocess.TimeoutExpired) as error:
         return CommandOutput(126, str(error))
-    return CommandOutput(done.returncode, done.stdout if done.returncode == 0 else (done.stderr.strip() or done.stdout))
+    return CommandOutput(
+        process.returncode, process.stdout if process.returncode == 0 else (process.stderr.strip() or process.stdout)
+    )
 
 
 def systemctl(*words: str, user: bool) -> tuple[str, ...]:
-    """The command, for the services of this user or of the system."""
+    """Build the command for the services of this user or of the system."""
     return ("systemctl", *(["--user"] if user else []), *words)
 
 
 def silent(run: Run, *, user: bool) -> str | None:
-    """Why the service manager does not answer; None where it does."""
-    done = run(systemctl("show", "--property=Version", user=user), SHORT_COMMAND_SECONDS)
-    return (done.said.strip().splitlines() or ["systemctl failed"])[0] if done.code else None
+    """Return why the service manager does not answer; None if it does."""
+    output = run(systemctl("show", "--property=Version", user=user), SHORT_COMMAND_SECONDS)
+    return (output.said.strip().splitlines() or ["systemctl failed"])[0] if output.code else None
 
 
 def properties(run: Run, unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
-    """What systemd knows of a unit; None where it does not answer."""
-    done = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT_COMMAND_SECONDS)
-    if done.code:
+    """Read properties of a unit from systemd; None if it does not answer."""
+    output = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT_COMMAND_SECONDS)
+    if output.code:
         return None
-    pairs = (line.partition("=") for line in done.said.splitlines())
+    pairs = (line.partition("=") for line in output.said.splitlines())
     return {name: value for name, _, value in pairs}
