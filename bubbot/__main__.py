@@ -10,7 +10,7 @@ from bubbot.cli.interrupt import leave_on_interrupt, raise_on_interrupt
 def main() -> int:
     """Run the command line; from here on Ctrl-C is silent, also while modules load and while the process ends."""
     leave_on_interrupt()
-    from bubbot.cli.main import main as run_command  # noqa: PLC0415 - this import takes time
+    from bubbot.cli.main import main as run_command  # this import takes time
 
     try:
         return run_command(on_loaded=raise_on_interrupt)

@@ -231,7 +231,9 @@ def _log_traceback(error: Exception) -> None:
     # Imported here: only a command that failed early has neither logging nor settings yet.
     if not log.is_set_up():
         with suppress(ImportError):
-            level, secrets = import_module("bubbot.settings.environment").logging_environment()
+            from bubbot.settings.environment import logging_environment
+
+            level, secrets = logging_environment()
             log.setup(level, secrets=secrets)
     logging.getLogger("bubbot.cli").debug("command failed", exc_info=error, extra={"action": "cli.failed"})
 

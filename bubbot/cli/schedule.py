@@ -6,7 +6,6 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
 from bubbot.cli.output import show
@@ -114,13 +113,14 @@ def run(args: argparse.Namespace) -> int:
     setup = load_setup(args)
     if args.action in SCHEDULE_WRITE_ACTIONS:
         # Imported here: reading actions do not need it.
-        arguments = import_module("bubbot.cli.schedule_change").ChangeSchedule
+        from bubbot.cli.schedule_change import ChangeSchedule
+
         options = {name: value for name, value in vars(args).items() if name != "command"}  # that is `schedule`
         if "comma" in options:
             options["command"] = options.pop("comma")
-        fields = {name: value for name, value in options.items() if name in arguments.__dataclass_fields__}
+        fields = {name: value for name, value in options.items() if name in ChangeSchedule.__dataclass_fields__}
         job_options = tuple(name for name in JOB_OPTIONS if name in fields)
-        return asyncio.run(perform(setup, "schedule", arguments(**fields, given=job_options)))
+        return asyncio.run(perform(setup, "schedule", ChangeSchedule(**fields, given=job_options)))
     try:
         text = asyncio.run(_ACTIONS[args.action](setup, args))
         show("\n".join(printable(line) for line in text.splitlines()))
@@ -131,13 +131,14 @@ def run(args: argparse.Namespace) -> int:
 
 async def _read(setup: CommandSetup, render: Callable[[Any, Any, SqliteStore, Any], Awaitable[str]]) -> str:
     """Read the jobs and render them with `render`; a home without tapes has no jobs."""
-    change = import_module("bubbot.cli.schedule_change")
+    from bubbot.cli.schedule_change import make_changes, make_store
+
     try:
         async with open_tapes(setup.home) as (store, _):
-            book = change.make_store(service(store, SCHEDULE_TAPE), setup.settings)
+            book = make_store(service(store, SCHEDULE_TAPE), setup.settings)
             await book.load()
             formatter = JobFormatter(Texts(), now(), setup.settings.bot.timezone)
-            return await render(change.make_changes(book), formatter, store, book)
+            return await render(make_changes(book), formatter, store, book)
     except StoreUnavailable:
         if setup.home.database.exists():
             raise

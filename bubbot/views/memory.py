@@ -263,7 +263,7 @@ def _matching(text: str, needle: str) -> str:
 
 def _spelled_lines(text: str, day: str, needle: str) -> str:
     """Return the lines with every word of the query, or the whole text if they stand in several lines."""
-    from bubbot.views.spelling import misspelt  # noqa: PLC0415 - loads rapidfuzz, which reading memory does not need
+    from bubbot.views.spelling import misspelt  # loads rapidfuzz, which reading memory does not need
 
     lines = text.splitlines()
     near = misspelt(needle, {number: f"{fold_text(line)} {day}" for number, line in enumerate(lines)})

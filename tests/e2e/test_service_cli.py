@@ -84,7 +84,7 @@ def test_it_is_installed_shown_and_removed_and_the_home_stays(shell: Shell) -> N
     ]
 
     assert shell("uninstall", "--user").returncode == 0
-    assert [path.name for path in shell.units.iterdir()] == ["bubbot.ops.service.old1"]
+    assert [path.name for path in shell.units.iterdir()] == ["bubbot.service.old1"]
     assert shell.asked[-2:] == ["--user disable --now bubbot.service", "--user daemon-reload"]
     assert (shell.home / "config.toml").exists()
 

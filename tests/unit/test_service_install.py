@@ -112,7 +112,7 @@ def test_a_unit_that_differs_is_kept_as_a_copy_and_what_runs_is_started_again(
     apply(made, said.append, Systemd())
     found = there(places.units)
     assert found.pop("bubbot.service") == made.files[0].text
-    assert found == {"bubbot.ops.service.old1": "# mine\n", "bubbot.ops.service.old2": "# mine again\n"}
+    assert found == {"bubbot.service.old1": "# mine\n", "bubbot.service.old2": "# mine again\n"}
     assert said[0].endswith(f"what was there is kept as {places.units}/bubbot.service.old2")
 
 
@@ -169,8 +169,8 @@ def test_removing_keeps_copies_and_the_home(tmp_path: Path, places: UnitPaths) -
         "systemctl daemon-reload",
     ]
     found = there(places.units)
-    assert set(found) == {"bubbot.ops.service.old1", "bubbot-backup.service.old1", "bubbot-backup.timer.old1"}
-    assert found["bubbot.ops.service.old1"] == "# mine\n"
+    assert set(found) == {"bubbot.service.old1", "bubbot-backup.service.old1", "bubbot-backup.timer.old1"}
+    assert found["bubbot.service.old1"] == "# mine\n"
 
 
 def test_a_service_that_does_not_stop_is_not_removed(places: UnitPaths) -> None:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -142,8 +141,9 @@ async def _serve_webhooks(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[
     if not daemon.webhooks():
         yield
         return
-    web: Any = import_module("bubbot.gateway.webhooks")
-    async with web.web_door(daemon.webhooks, web.WebhookSettings(setup.settings.http.host, setup.settings.http.port)):
+    from bubbot.gateway.webhooks import WebhookSettings, web_door
+
+    async with web_door(daemon.webhooks, WebhookSettings(setup.settings.http.host, setup.settings.http.port)):
         daemon.called = True
         yield
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bubbot.cli.setup import CommandSetup
 from bubbot.wiring.daemon import Daemon
+
+if TYPE_CHECKING:
+    from bubbot.gateway.metrics import Metrics
 
 
 @asynccontextmanager
@@ -21,11 +23,13 @@ async def health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
     if settings.port is None:
         yield
         return
-    server: Any = import_module("bubbot.gateway.health_server")
-    metrics: Any = import_module("bubbot.gateway.metrics").Metrics()
+    from bubbot.gateway.health_server import HealthAddress, HealthProbe, health_door
+    from bubbot.gateway.metrics import Metrics
+
+    metrics = Metrics()
     attached(daemon, metrics)
     watch = daemon.app.watch
-    probe = server.HealthProbe(
+    probe = HealthProbe(
         watch.channels,
         lambda: watch.quarantine,
         watch.snapshot,
@@ -33,11 +37,11 @@ async def health(daemon: Daemon, setup: CommandSetup) -> AsyncIterator[None]:
         watch.failing,
         watch.full,
     )
-    async with server.health_door(server.HealthAddress(settings.host, settings.port), probe, metrics):
+    async with health_door(HealthAddress(settings.host, settings.port), probe, metrics):
         yield
 
 
-def attached(daemon: Daemon, metrics: Any) -> None:
+def attached(daemon: Daemon, metrics: Metrics) -> None:
     """Attach the metrics to the bot, and after each reload to its new channels; counters keep their values."""
     sources = daemon.app.watch.over
 
