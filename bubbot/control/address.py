@@ -44,7 +44,7 @@ def socket_path(home: Path, runtime: Path | None, temporary: Path) -> Path:
             problems.append(error)
         else:
             if problems:
-                log.warning("%s; the socket is %s", problems[0], path, extra={"action": "control.elsewhere"})
+                log.warning("control socket moved to %s: %s", path, problems[0], extra={"action": "control.elsewhere"})
             return path
     raise problems[0]
 

@@ -93,7 +93,7 @@ class ControlPeer:
             while (message := await read_message(self._reader)) is not None:
                 self._dispatch(message)
         except ControlError as error:
-            log.warning("a control connection was closed: %s", error, extra={"action": "control.garbled"})
+            log.warning("control connection closed: %s", error, extra={"action": "control.garbled"})
         except OSError:
             pass  # the other end is dead
 
@@ -155,7 +155,7 @@ class ControlPeer:
     def _send(self, message: JsonObject) -> None:
         data = b"".join(lines(message))
         if self._waiting and self._bytes + len(data) > MAX_BUFFER_BYTES:
-            log.warning("a control connection was closed: it does not read", extra={"action": "control.slow"})
+            log.warning("control connection closed: the other end does not read", extra={"action": "control.slow"})
             self.close()
             return
         self._waiting.append(data)
@@ -174,7 +174,7 @@ class ControlPeer:
                         async with asyncio.timeout(STALL):
                             await self._writer.drain()
                     except TimeoutError:
-                        log.warning("a control connection stalled", extra={"action": "control.slow"})
+                        log.warning("control connection stalled", extra={"action": "control.slow"})
                         self.close()
                         return
                     self._bytes -= len(data)
@@ -213,7 +213,7 @@ class ControlPeer:
         except BubbotError as error:
             self._reply({"to": number, "error": encode_error(error)})
         except Exception as error:  # a defect of ours must not cost other clients the bot
-            log.exception("a control request failed", extra={"action": "control.failed", "request": do})
+            log.exception("control request failed", extra={"action": "control.failed", "request": do})
             internal_error = BubbotError(
                 f"something went wrong in the running bot ({type(error).__name__}); see its log"
             )

@@ -88,7 +88,7 @@ class ControlServer:
             if await self._accept_client(reader, writer):
                 await peer.run()
         except (ControlError, OSError, TimeoutError) as error:
-            log.warning("a control client was turned away: %s", error, extra={"action": "control.refused"})
+            log.warning("control client rejected: %s", error, extra={"action": "control.refused"})
         except asyncio.CancelledError:
             pass  # the daemon ends; asyncio's streams would log it as an error
         finally:
@@ -120,7 +120,7 @@ class ControlServer:
             writer.writelines(lines(reply))
             await writer.drain()
         if refusal is not None:
-            log.warning("a control client was turned away: %s", refusal, extra={"action": "control.refused"})
+            log.warning("control client rejected: %s", refusal, extra={"action": "control.refused"})
         return refusal is None
 
     async def _answer(self, peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:

@@ -48,10 +48,10 @@ class DailyDigest:
             try:
                 head = await self.read()
             except StoreError as error:
-                log.warning("no line of the day: %s", error, extra={"action": "tape.no_head"})
+                log.warning("daily tape digest failed: %s", error, extra={"action": "tape.no_head"})
             else:
                 log.info(
-                    "the tapes: head %s, %d entries, %d bytes",
+                    "daily tape digest: head %s, %d entries, %d bytes",
                     head.head,
                     head.entries,
                     head.size,

@@ -81,11 +81,14 @@ async def health_door(
         sampling = asyncio.create_task(_sample(metrics))
         url_host = f"[{address.host}]" if ":" in address.host else address.host
         log.info(
-            "health and metrics at http://%s:%d", url_host, port, extra={"action": "health.listening", "port": port}
+            "serving health and metrics: http://%s:%d",
+            url_host,
+            port,
+            extra={"action": "health.listening", "port": port},
         )
         if not _is_loopback(address.host):
             log.warning(
-                "[health] host is %s: whoever reaches this machine there can read how the bot is; 127.0.0.1 keeps it "
+                "[health] host is %s: anybody who reaches this machine there can read the bot's health; 127.0.0.1 keeps it "
                 "to this machine",
                 address.host,
                 extra={"action": "health.open"},
@@ -131,7 +134,7 @@ def _metrics_handler(probe: HealthProbe, metrics: Metrics) -> Callable[[web.Requ
         try:
             snapshot = await probe.snapshot()
         except BubbotError as error:
-            log.warning("no metrics: %s", error, extra={"action": "health.failed"})
+            log.warning("metrics unavailable: %s", error, extra={"action": "health.failed"})
             return web.Response(status=503, text="the database cannot be read\n")
         body = metrics.text(snapshot, probe.commits())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -152,7 +152,7 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once."""
         if self._transport is not None:
-            log.debug("a connection was ended: no whole request in time", extra={"action": "http.timeout"})
+            log.debug("connection closed: no complete request in time", extra={"action": "http.timeout"})
             self._transport.abort()
 
     def _end_after(self, seconds: float) -> None:
@@ -173,7 +173,7 @@ class HttpErrorLogger(logging.LoggerAdapter[logging.Logger]):
         """See `logging.Logger.log`."""
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError | ConnectionError):
-            level, msg, args = logging.DEBUG, "a request that is not whole or not HTTP: %s", (type(error).__name__,)
+            level, msg, args = logging.DEBUG, "request incomplete or not HTTP: %s", (type(error).__name__,)
             del kwargs["exc_info"]
         super().log(level, msg, *args, **kwargs)
 

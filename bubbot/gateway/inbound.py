@@ -126,7 +126,7 @@ class InboundGate:
                     await self._tell(Outbound(event.channel, event.chat, notice))
                 else:  # no notice to the sender, who may be a stranger
                     log.warning(
-                        "what cannot be read was set aside: %s",
+                        "unparseable update stored: %s",
                         event.reason,
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
@@ -224,7 +224,7 @@ class InboundGate:
             case "bytes":
                 notice = say("skipped_bytes", size=size_words(limits.bytes_per_day))
         log.warning(
-            "a person is over a limit, and more of theirs is left: %s", limit,
+            "sender over a limit, message discarded: %s", limit,
             extra={"action": "receive.over_limit", "channel": inbound.channel, "sender": inbound.sender.id},
         )  # fmt: skip
         await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))

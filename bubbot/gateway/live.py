@@ -205,7 +205,7 @@ class LiveAnswers:
         try:
             await self._show_until_end(turn)
         except Exception:  # the adapter is someone else's code, and a preview must not cost a turn
-            log.warning("a live answer failed", exc_info=True, extra={"action": "live.failed"})
+            log.warning("live answer failed", exc_info=True, extra={"action": "live.failed"})
 
     async def _show_until_end(self, turn: _LiveTurn) -> None:
         typing = self._spawn(self._type(turn))
@@ -230,7 +230,7 @@ class LiveAnswers:
                 await answered(self._channel.typing(self._where(turn.chat), turn.thread), CALLED)
             except DeliveryFailed as error:
                 wait = max(error.retry_after or 0.0, 5 * TYPING_EVERY)
-                log.debug("typing was not shown: %s", error, extra={"action": "live.typing"})
+                log.debug("typing not shown: %s", error, extra={"action": "live.typing"})
 
     async def _grow(self, turn: _LiveTurn) -> None:
         """Let the message grow with the text until the turn ends."""
@@ -279,7 +279,7 @@ class LiveAnswers:
             can_retry = has_begun or isinstance(self._channel, FindsMessages) or turn.unsent
             turn.dead = turn.dead or error.permanent or not can_retry
             turn.due = loop.time() + max(error.retry_after or 0.0, 2 * self._editing.edit_interval)
-            log.debug("a live answer was not shown: %s", error, extra={"action": "live.failed"})
+            log.debug("live answer not shown: %s", error, extra={"action": "live.failed"})
         except StoreError:
             turn.dead = True  # the turn's own merge will report the error
 
@@ -335,14 +335,14 @@ class LiveAnswers:
             dismissal = self._channel.dismiss(self._where(turn.chat), turn.thread, turn.reply_to)
             await answered(dismissal, CALLED)
         except DeliveryFailed as error:
-            log.debug("what announced an answer was not taken away: %s", error, extra={"action": "live.dismiss"})
+            log.debug("answer announcement not dismissed: %s", error, extra={"action": "live.dismiss"})
 
     async def _close(self, turn: _LiveTurn) -> None:
         """Close the message of a turn that says nothing: it keeps the text so far, without half a sentence."""
         try:
             live = turn.live or await self._outbox.live_message(turn.inbound)
         except StoreError as error:
-            log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
+            log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             return
         if live is not None and not await self._try_close(live, text := turn.text.strip() or NOTHING_MORE):
             self._close_later(live, text)
@@ -374,13 +374,13 @@ class LiveAnswers:
             if live.message and part.file is None:
                 await answered(self._channel.edit(live.message, part), CALLED)
         except (DeliveryFailed, StoreError) as error:
-            log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
+            log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             if not (isinstance(error, DeliveryFailed) and error.permanent):
                 return False
         try:
             await self._outbox.end_live(live.inbound)
         except StoreError as error:
-            log.debug("a live answer was not closed: %s", error, extra={"action": "live.close"})
+            log.debug("live answer not closed: %s", error, extra={"action": "live.close"})
             return False
         return True
 

@@ -99,16 +99,16 @@ class ChannelManager:
         for task in self._tasks.values():
             task.cancel()
         if self._tasks and (await asyncio.wait(self._tasks.values(), timeout=grace.deliveries))[1]:
-            log.warning("a channel does not stop receiving", extra={"action": "end.receiving"})
+            log.warning("channel does not stop receiving", extra={"action": "end.receiving"})
         self._runtime.pause()
         if not await _finishes_within(grace.turns, self._runtime.idle()):
-            log.warning("turns were cut off; the next start goes on with them", extra={"action": "end.cut_off"})
+            log.warning("turns cancelled, the next start continues them", extra={"action": "end.cut_off"})
             await _finishes_within(grace.deliveries, self._runtime.cancel())
         idle = asyncio.gather(
             *(channel_runtime.deliverer.idle() for channel_runtime in self._channel_runtimes.values())
         )
         if not await _finishes_within(grace.deliveries, idle):
-            log.warning("answers are undelivered; the next start sends them", extra={"action": "end.undelivered"})
+            log.warning("answers undelivered, the next start sends them", extra={"action": "end.undelivered"})
         for channel_runtime in list(self._channel_runtimes.values()):
             await self._close(channel_runtime, grace.deliveries)
 
@@ -118,8 +118,13 @@ class ChannelManager:
             async with asyncio.timeout(patience):
                 await channel_runtime.aclose()
         except Exception as error:  # the adapter is someone else's code, and the others have to be closed
-            told = "the channel %s did not close: %s"
-            log.warning(told, channel_runtime.channel.name, error, exc_info=True, extra={"action": "end.close"})
+            log.warning(
+                "channel %s failed to close: %s",
+                channel_runtime.channel.name,
+                error,
+                exc_info=True,
+                extra={"action": "end.close"},
+            )
 
     async def _run(self, name: str, channel_runtime: ChannelRuntime) -> None:
         try:
@@ -135,7 +140,9 @@ class ChannelManager:
             if not self._is_current_task(name):
                 return
             self.states[name], self.refusals[name] = "refused", str(error)
-            log.error("the channel %s ends: %s", name, error, extra={"action": "channel.refused", "channel": name})  # noqa: TRY400
+            log.error(  # noqa: TRY400
+                "channel %s refused, stopping it: %s", name, error, extra={"action": "channel.refused", "channel": name}
+            )
 
     def _is_current_task(self, name: str) -> bool:
         """Return true if the calling task still runs the channel of this name: a late one may have been replaced."""

@@ -64,7 +64,7 @@ def parts_of(channel: Channel, outbound: Outbound) -> tuple[MessagePart, ...]:
     try:
         parts = tuple(channel.parts(outbound))
     except Exception:  # the adapter is someone else's code; its defect must not cost the answer
-        log.exception("a channel could not cut a message into parts", extra={"action": "parts.defect"})
+        log.exception("channel failed to split a message", extra={"action": "parts.defect"})
         parts = ()
     return parts or whole_parts(outbound)
 
@@ -96,7 +96,7 @@ async def answered(call: Awaitable[Given], within: float) -> Given:
             raise
         raise DeliveryFailed("the channel gave the call up", maybe=True) from error
     except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
-        log.exception("a channel failed in an unforeseen way", extra={"action": "deliver.defect"})
+        log.exception("channel failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error
 
 
@@ -129,7 +129,7 @@ async def settle_live(
     except DeliveryFailed as error:
         if not error.permanent:
             raise
-        log.debug("a live answer was not looked for: %s", error, extra={"action": "deliver.not_found"})
+        log.debug("live answer not searched for: %s", error, extra={"action": "deliver.not_found"})
     try:
         if not receipt.external_id and send:
             receipt = receipt_of(await answered(channel.send(part), within))
@@ -267,7 +267,7 @@ class Deliverer:
                 for part in parts_of(self._channel, outbound):
                     await self._send(self._at_current_chat(part))
             except DeliveryFailed as error:
-                log.warning("a notice was not delivered: %s", error, extra={"action": "tell.failed"})
+                log.warning("notice not delivered: %s", error, extra={"action": "tell.failed"})
 
     async def _drain(self, chat: str) -> None:
         try:
@@ -294,7 +294,7 @@ class Deliverer:
         try:
             receipt, how = await self._send_until_arrived(message, index, live, again=resumed)
         except DeliveryFailed as error:
-            log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
+            log.warning("message not delivered: %s", error, extra={"action": "deliver.failed"})
             self.became("failed")
             if error.permanent or self._too_old(message):
                 await self._outbox.end(message, str(error))
@@ -357,7 +357,7 @@ class Deliverer:
             part = replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
             await answered(self._channel.edit(live.message, part), self._retry_policy.sending)
         except DeliveryFailed as error:
-            log.debug("a live answer stays in the chat that moved: %s", error, extra={"action": "live.moved"})
+            log.debug("live answer stays in the old chat: %s", error, extra={"action": "live.moved"})
 
     async def _find_or_send(self, part: MessagePart, message: OutboxMessage) -> tuple[Receipt, How]:
         """Search for a part that may have been sent, if the platform can be asked; send it if it is not there."""
@@ -370,7 +370,7 @@ class Deliverer:
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
-            log.debug("it was not looked for what was sent: %s", error, extra={"action": "deliver.not_found"})
+            log.debug("sent part not searched for: %s", error, extra={"action": "deliver.not_found"})
             return await self._send(part), "resumed"
         return await self._send(part), "missing"
 

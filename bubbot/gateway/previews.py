@@ -30,4 +30,4 @@ class PreviewSink:
             channel.preview(session, event)
         except Exception:  # the adapter is someone else's code, and a preview must not cost a turn
             self._failed.add(session)
-            log.warning("a preview failed", exc_info=True, extra={"action": "preview.failed", "session": session})
+            log.warning("preview failed", exc_info=True, extra={"action": "preview.failed", "session": session})

@@ -252,7 +252,7 @@ async def _show_at(client: ControlPeer, body: JsonObject) -> Receipt:
         raise DeliveryFailed(reason) from error
     except Exception as error:  # the boundary to another program: nothing it sends may end the bot
         client.close()
-        log.exception("a chat failed in an unforeseen way", extra={"action": "deliver.defect"})
+        log.exception("chat client failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the chat failed ({type(error).__name__}); the answer waits for the next one") from error
     return Receipt(external_id)
 

@@ -74,7 +74,7 @@ def _webhook_handler(
             try:
                 status = await channel.handle(headers, body)
             except Exception:  # the platform sees the failure and calls again; the other channels keep running
-                log.exception("a call could not be taken", extra={"action": "http.failed", "channel": name})
+                log.exception("webhook call failed", extra={"action": "http.failed", "channel": name})
                 status = HTTP_SERVER_ERROR
             return web.Response(status=status)
 

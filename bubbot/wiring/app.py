@@ -316,7 +316,7 @@ async def _open_store(home: Home, room_retry: float | None) -> SqliteStore:
         except StoreFull as error:
             if room_retry is None:
                 raise
-            log.error("%s; the bot starts when there is room", error, extra={"action": "store.full"})  # noqa: TRY400
+            log.error("disk full, waiting for room to start: %s", error, extra={"action": "store.full"})  # noqa: TRY400
             await asyncio.sleep(room_retry)
 
 
@@ -332,7 +332,7 @@ def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService
 def _texts(settings: Settings) -> Texts:
     texts = Texts(settings.bot.language)
     if not texts.translated:
-        log.warning("no sentences in %r yet: English is used", texts.language, extra={"action": "texts.missing"})
+        log.warning("no translation for %r, using English", texts.language, extra={"action": "texts.missing"})
     return texts
 
 

@@ -41,8 +41,11 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
         if common.kind in UNHURRIED or name == STDIN:
             continue  # the terminal is connected through the control socket, whatever its adapter
         if common.kind in TOKENED and not adapter_settings.get("token"):
-            told = "[channels.%s] has no token and is not started; `bubbot init` asks for one"
-            log.warning(told, name, extra={"action": "channel.off"})
+            log.warning(
+                "[channels.%s] has no token and is not started; `bubbot init` asks for one",
+                name,
+                extra={"action": "channel.off"},
+            )
             continue
         first = tokens.setdefault((common.kind, adapter_settings.get("token") or name), name)
         if first != name:

@@ -71,7 +71,7 @@ class Daemon:
     def tell_daily(self, zone: str) -> asyncio.Task[None]:
         """Start logging the deployment head, now and each midnight; cancel the task at the end."""
         digest = DailyDigest(self.app.watch.standing_of_tapes, ZoneInfo(zone), now)
-        return self.app.group.create_task(supervise("the line of the day", digest.run, Backoff(random.random)))
+        return self.app.group.create_task(supervise("daily tape digest", digest.run, Backoff(random.random)))
 
 
 @asynccontextmanager
@@ -135,7 +135,7 @@ async def open_daemon(
 def _warn_of_quarantine(restored: RestoreFact) -> None:
     log.warning(
         "this home was restored from %s (%s) and is in quarantine: no channel is started and no job fires, but bubbot chat "
-        "works. bubbot restore --release, and a new start, end that", restored.backup, restored.created[:19],
+        "works. To end this, run bubbot restore --release and start again", restored.backup, restored.created[:19],
         extra={"action": "run.quarantine"},
     )  # fmt: skip
 

@@ -180,7 +180,7 @@ def _health(channel: Channel, state: State) -> ChannelHealth:
     try:
         return channel.health()
     except Exception as error:  # the adapter is someone else's code; its defect must not hide the rest
-        log.exception("a channel could not tell how it is", extra={"action": "health.defect", "channel": channel.name})
+        log.exception("channel health check failed", extra={"action": "health.defect", "channel": channel.name})
         return ChannelHealth(ready=False, note=type(error).__name__)
 
 

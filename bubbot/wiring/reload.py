@@ -126,7 +126,7 @@ class Reloader:
                 problems = [logs.redact(line) for line in str(error).splitlines()]
                 await self._tape.append([event(CONFIG_REFUSED, {"how": how, "problems": problems})])
                 summary = "; ".join(problems)
-                log.error("the settings were not taken over: %s", summary, extra={"action": "config.refused"})  # noqa: TRY400
+                log.error("settings rejected: %s", summary, extra={"action": "config.refused"})  # noqa: TRY400
                 raise
 
     async def end(self, patience: float) -> None:
@@ -141,7 +141,7 @@ class Reloader:
         logs.renew(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
         diff = changes(self.current, new_settings)
         if not diff:
-            log.info("the settings are as they were", extra={"action": "config.unchanged"})
+            log.info("settings unchanged", extra={"action": "config.unchanged"})
             return ReloadResult()
         plan = await self._plan(effective(self.current, new_settings))
         old, new = public(self.current), public(plan.settings)
@@ -153,7 +153,7 @@ class Reloader:
             )
         names = ", ".join(diff.now)
         log.info(
-            "settings taken over: %s",
+            "settings applied: %s",
             names or "none",
             extra={"action": "config.loaded", "later": ", ".join(diff.later)},
         )
@@ -246,8 +246,12 @@ class Reloader:
         except ChannelRefused as error:
             return f"[channels.{name}]: {error}"
         except (ChannelError, TimeoutError) as error:
-            told = "[channels.%s] could not be asked: %s"
-            log.warning(told, name, str(error) or "no answer", extra={"action": "config.unasked", "channel": name})
+            log.warning(
+                "[channels.%s] credentials not verified: %s",
+                name,
+                str(error) or "no answer",
+                extra={"action": "config.unasked", "channel": name},
+            )
         except Exception as error:  # noqa: BLE001 - see `_build_adapter`
             return str(_defect(name, error))
         finally:
@@ -319,7 +323,7 @@ class Reloader:
         try:
             await self._resume_channel(name, added=added)
         except StoreError as error:  # the channel runs all the same; pending messages wait for the next start
-            log.error("what %s owes was not taken up: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
+            log.error("pending messages of channel %s not resumed: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
         self._daemon.manager.start_one(name, self._daemon.app.group.create_task)
 
     async def _resume_channel(self, name: str, *, added: bool) -> None:
