@@ -47,7 +47,6 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
-Given = TypeVar("Given")
 Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
 
 
