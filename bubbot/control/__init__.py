@@ -1,1 +1,1 @@
-"""The control socket: how a command of the shell talks with the bot that runs. The server is in `gateway/control`."""
+"""The control socket: how a shell command talks to the running bot. The server is in `gateway/control`."""

@@ -1,4 +1,4 @@
-"""Where the control socket of a home is, and who is at its other end."""
+"""The path of a home's control socket, and the user at the other end of a connection."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PATH_LIMIT = 107
 
 
 def socket_path(home: Path, runtime: Path | None, temporary: Path) -> Path:
-    """Choose the socket of a home, in a folder of this user alone, and make that folder.
+    """Choose the socket of a home, in a folder of this user alone, and create that folder.
 
-    The first of these folders that is fit, and whose name is short enough. The lock of the home says which it is, so
-    that what other users put into the one or the other stops nobody.
+    It is the first of these folders that is suitable and whose path is short enough. The lock of the home records the
+    choice, so other users cannot block it by occupying one of the folders.
 
     Args:
-        home: it has a folder `run` for the socket if nothing else is fit.
-        runtime: the user's folder for such things (`XDG_RUNTIME_DIR`), or None.
+        home: has a folder `run` for the socket if nothing else is suitable.
+        runtime: the user's folder for sockets (`XDG_RUNTIME_DIR`), or None.
         temporary: for a folder of ours, named after the user.
 
     Raises:
-        ConfigError: none is fit; it says what is wrong with the first.
+        ConfigError: none is suitable; it names the problem of the first.
     """
     name = f"{sha256(os.fsencode(home.resolve())).hexdigest()[:16]}.sock"
     folders = [temporary / f"bubbot-{os.getuid()}", home.resolve() / "run"]
@@ -39,38 +39,38 @@ def socket_path(home: Path, runtime: Path | None, temporary: Path) -> Path:
     problems: list[ConfigError] = []
     for folder in folders:
         try:
-            found = _made(folder / name)
+            path = _create_folder(folder / name)
         except ConfigError as error:
             problems.append(error)
         else:
             if problems:
-                log.warning("%s; the socket is %s", problems[0], found, extra={"action": "control.elsewhere"})
-            return found
+                log.warning("control socket moved to %s: %s", path, problems[0], extra={"action": "control.elsewhere"})
+            return path
     raise problems[0]
 
 
 def check_folder(folder: Path) -> None:
-    """Raises `ConfigError` where the folder of a socket is a link, somebody else's, or open to others."""
-    way = f"remove {folder}, or set XDG_RUNTIME_DIR to a folder of your own"
+    """Raise `ConfigError` if the folder of a socket is a link, somebody else's, or open to others."""
+    fix = f"remove {folder}, or set XDG_RUNTIME_DIR to a folder of your own"
     try:
-        found = folder.lstat()
+        info = folder.lstat()
     except OSError as error:
         raise ConfigError(f"the folder of the control socket, {folder}, cannot be used ({error.strerror})") from error
-    if not stat.S_ISDIR(found.st_mode):
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "no folder"
-        raise ConfigError(f"the folder of the control socket, {folder}, is {what}: {way}")
-    if found.st_uid != os.getuid():
+    if not stat.S_ISDIR(info.st_mode):
+        problem = "a link" if stat.S_ISLNK(info.st_mode) else "no folder"
+        raise ConfigError(f"the folder of the control socket, {folder}, is {problem}: {fix}")
+    if info.st_uid != os.getuid():
         raise ConfigError(
-            f"the folder of the control socket, {folder}, belongs to uid {found.st_uid}, and this is uid "
-            f"{os.getuid()}: run this as that user where the bot is theirs; else {way}"
+            f"the folder of the control socket, {folder}, belongs to uid {info.st_uid}, and this is uid "
+            f"{os.getuid()}: run this as that user where the bot is theirs; else {fix}"
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        mode = f"{stat.S_IMODE(info.st_mode):04o}"
         raise ConfigError(f"the folder of the control socket, {folder}, is open to others (mode {mode}): chmod 700 it")
 
 
 def peer_uid(connection: socket.socket) -> int | None:
-    """The user at the other end; None where the system does not tell, and the folder alone keeps others out."""
+    """Return the user at the other end; None if the system does not tell, so that only the folder keeps others out."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -86,7 +86,7 @@ def _is_private(folder: Path) -> bool:
     return True
 
 
-def _made(path: Path) -> Path:
+def _create_folder(path: Path) -> Path:
     if len(os.fsencode(path)) > PATH_LIMIT:
         raise ConfigError(
             f"the path of the control socket, {path}, is longer than {PATH_LIMIT} bytes: "

@@ -1,4 +1,4 @@
-"""A real adapter at the client's end: what it receives goes to the running bot, what that says comes to it."""
+"""The client's end of a chat: what a local adapter receives goes to the running bot, and its answers come back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECEIPT_WAIT = 20.0
 
 
 class SentFiles:
-    """The bytes of files that come with parts, for the adapter that shows the part."""
+    """The bytes of files that come with parts, for the adapter that shows them."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, bytes] = {}
@@ -44,7 +44,7 @@ class SentFiles:
 
     @contextmanager
     def part(self, body: JsonObject) -> Iterator[MessagePart]:
-        """The part in what the bot sent; its file can be read within the block."""
+        """Yield the part in the bot's request; its file can be read within the block."""
         part = decode(body["part"], MessagePart)
         if part.file is None or "bytes" not in body:
             yield part
@@ -58,7 +58,12 @@ class SentFiles:
 
 
 class ChatEnd:
-    """The client's end of a chat. `commands` are those of the running bot, once `opened` has returned."""
+    """The client's end of a chat.
+
+    Attributes:
+        files: the bytes of the part being shown.
+        commands: those of the running bot, once `opened` has returned.
+    """
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -69,26 +74,26 @@ class ChatEnd:
         self.commands: tuple[CommandInfo, ...] = ()
 
     async def opened(self, peer: ControlPeer, channel: Channel) -> str:
-        """Attaches the adapter to the session of the running bot; what to tell the person first, or nothing."""
+        """Attach the adapter to a session of the running bot; return the notice to show first, or an empty text."""
         self._peer, self._channel = peer, channel
-        told = await peer.request("open", {"session": self._session})
-        self.commands = tuple(decode(one, CommandInfo) for one in told["commands"])
-        return str(told["notice"])
+        reply = await peer.request("open", {"session": self._session})
+        self.commands = tuple(decode(command, CommandInfo) for command in reply["commands"])
+        return str(reply["notice"])
 
     async def owed(self) -> int:
-        """Has what is owed to the session delivered; says how many messages wait there for their turns."""
-        return int((await self._bot.request("owed", {"session": self._session}))["waiting"])
+        """Deliver the session's pending messages; return how many inbounds wait there for their turns."""
+        return int((await self._connection.request("owed", {"session": self._session}))["waiting"])
 
     async def idle(self) -> None:
-        """Returns when everything said in the session is answered."""
-        await self._bot.request("idle", {"session": self._session})
+        """Return when everything said in the session is answered."""
+        await self._connection.request("idle", {"session": self._session})
 
     async def receive(self, event: ChannelEvent) -> None:
         """See `Receive`: the running bot makes the event durable."""
-        await self._bot.request("event", {"event": encode(event)})
+        await self._connection.request("event", {"event": encode(event)})
 
     async def answer(self, _peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
-        """Shows a part; the answer is its receipt."""
+        """Show a part and return its receipt."""
         if do != "part" or self._channel is None:
             raise ControlError(f"this chat does not know {do!r}")
         with self.files.part(body) as part:
@@ -96,7 +101,7 @@ class ChatEnd:
         return {"external_id": receipt.external_id}
 
     def heard(self, do: str, body: JsonObject) -> None:
-        """Shows a preview, or the copy of an answer to somebody else."""
+        """Show a preview, or the copy of an answer to another client."""
         if do == "preview" and isinstance(self._channel, ShowsPreviews):
             self._channel.preview(self._session, decode(body["event"], *PREVIEWS))
         elif do == "copy":
@@ -106,11 +111,12 @@ class ChatEnd:
 
     async def _copy(self, body: JsonObject) -> None:
         if self._channel is not None:
-            with suppress(BubbotError), self.files.part(body) as part:  # who asked has it, and it is on the tape
+            # The client that asked has the part, and it is on the tape.
+            with suppress(BubbotError), self.files.part(body) as part:
                 await self._channel.send(part)
 
     @property
-    def _bot(self) -> ControlPeer:
+    def _connection(self) -> ControlPeer:
         if self._peer is None:
             raise ControlError("the chat is not open")
         return self._peer

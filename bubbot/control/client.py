@@ -18,14 +18,14 @@ from bubbot.errors import ConfigError, ControlError, HomeLocked
 from bubbot.home import Home
 
 REPLY_TIMEOUT_SECONDS = 10.0
-"""Seconds for a bot that is starting, or ending, to be there, or gone."""
+"""Seconds for a bot that is starting to answer, or for one that is ending to be gone."""
 MOMENT = 2.0
-"""Seconds for a holder of the lock to write down who it is."""
+"""Seconds for the lock's holder to write down its address."""
 CONNECT_RETRY_SECONDS = 0.05
 HEARTBEAT_SECONDS = 10.0
-"""Seconds between two signs of life that a client asks for."""
+"""Seconds between two pings that a client sends."""
 WAIT = 30.0
-"""Seconds a bot may take to show one."""
+"""Seconds a bot may take to accept a connection, to greet, or to answer a ping."""
 T = TypeVar("T")
 
 
@@ -34,12 +34,15 @@ class DaemonNotRunning(Exception):
 
 
 async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[str], Awaitable[T]]) -> T:
-    """Does something to a home: `here`, or, where a bot holds its lock, `there`, with the address of that bot.
+    """Run `here`, or, if a bot holds the home's lock, `there` with the address of that bot.
 
-    `here` has to raise `HomeLocked` before it does anything; so does this, where the holder takes no requests.
+    `here` has to raise `HomeLocked` before it does anything.
+
+    Raises:
+        HomeLocked: the holder takes no requests.
     """
     start = asyncio.get_running_loop().time()
-    soon, end = start + MOMENT, start + REPLY_TIMEOUT_SECONDS
+    holder_deadline, deadline = start + MOMENT, start + REPLY_TIMEOUT_SECONDS
     while True:
         try:
             return await here()
@@ -47,19 +50,19 @@ async def beside(home: Home, here: Callable[[], Awaitable[T]], there: Callable[[
             pid, address = home.held_by()
             if pid is not None and address is None:
                 raise
-            late = asyncio.get_running_loop().time() > (end if address else soon)
+            is_late = asyncio.get_running_loop().time() > (deadline if address else holder_deadline)
             try:
                 if address:
                     return await there(address)
             except DaemonNotRunning:
                 pass
-            if late:
+            if is_late:
                 raise locked from None
         await asyncio.sleep(CONNECT_RETRY_SECONDS)
 
 
 async def no_requests(_peer: ControlPeer, do: str, _body: JsonObject) -> JsonObject:
-    """For clients that only ask."""
+    """Reject every request, for clients that only ask."""
     raise ControlError(f"this client does not know {do!r}")
 
 
@@ -71,30 +74,34 @@ async def connected(
     *,
     uid: Callable[[socket.socket], int | None] = peer_uid,
 ) -> AsyncIterator[ControlPeer]:
-    """A connection to the running bot. Raises `DaemonNotRunning`, `ConfigError` where it is somebody else's.
+    """Connect to the running bot until the block ends.
 
-    Whoever waits for an answer is told by `ControlError` when the bot ends, or shows no sign of life any more.
+    Requests fail with `ControlError` when the bot ends, or no longer answers pings.
+
+    Raises:
+        DaemonNotRunning: no bot answers there.
+        ConfigError: the bot belongs to another user.
     """
-    reader, writer = await _opened(address, uid)
+    reader, writer = await _open(address, uid)
     peer = ControlPeer(reader, writer, answer, heard)
-    running, beating = asyncio.create_task(peer.run()), asyncio.create_task(_beat(peer))
+    reading, pinging = asyncio.create_task(peer.run()), asyncio.create_task(_beat(peer))
     try:
         yield peer
     finally:
         await peer.flush()
         peer.close()
-        beating.cancel()
-        running.cancel()
-        await asyncio.gather(running, beating, return_exceptions=True)
+        pinging.cancel()
+        reading.cancel()
+        await asyncio.gather(reading, pinging, return_exceptions=True)
 
 
 async def until_gone(peer: ControlPeer) -> None:
-    """Raises `ControlError` when the bot has ended."""
+    """Raise `ControlError` when the bot has ended."""
     await peer.gone.wait()
     raise ControlError(CONNECTION_LOST)
 
 
-async def _opened(
+async def _open(
     address: str, uid: Callable[[socket.socket], int | None]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     path = Path(address)
@@ -137,7 +144,7 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, add
 
 
 async def _beat(peer: ControlPeer) -> None:
-    """Ends the connection to a bot that shows no sign of life."""
+    """Close the connection to a bot that no longer answers pings."""
     try:
         while not peer.gone.is_set():
             await asyncio.sleep(HEARTBEAT_SECONDS)

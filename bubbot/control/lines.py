@@ -1,4 +1,4 @@
-"""Messages as lines: a JSON object each, in pieces where it is longer than a line may be."""
+"""Messages as lines: one JSON object each, split into pieces if it is longer than a line may be."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bubbot.errors import ConfigError, ControlError
 CONTROL_LINE_BYTES = 2**20
 """Bytes of one line, its line feed included."""
 MESSAGE_LIMIT = 256 * 2**20
-"""Bytes of one message, put together."""
+"""Bytes of one message, joined."""
 CONTROL_CHUNK_CHARS = 400_000
 """Characters of one piece; as JSON within JSON each is two bytes at most."""
 
 
 def lines(message: JsonObject) -> Iterator[bytes]:
-    """The lines of a message. Raises `ConfigError` where it is too large to be sent."""
+    """Yield the lines of a message. Raise `ConfigError` if it is too large to be sent."""
     text = json.dumps(message, separators=(",", ":"))  # ASCII, so that bytes are characters and any text survives
     if len(text) < CONTROL_LINE_BYTES:
         yield text.encode() + b"\n"
@@ -34,7 +34,11 @@ def lines(message: JsonObject) -> Iterator[bytes]:
 
 
 async def read_message(reader: asyncio.StreamReader) -> JsonObject | None:
-    """The next message; None at the end. Raises `ControlError` for what is none. The reader's limit is that of a line."""
+    """Read the next message; None at the end. The reader's limit is that of a line.
+
+    Raises:
+        ControlError: the other end sent something else.
+    """
     pieces: list[str] = []
     size = 0
     while True:
@@ -44,24 +48,24 @@ async def read_message(reader: asyncio.StreamReader) -> JsonObject | None:
             raise ControlError(f"a line was longer than {CONTROL_LINE_BYTES} bytes") from error
         if not line.endswith(b"\n"):
             return None
-        found = _object(line)
-        piece = found.get("more", found.get("last"))
+        received = _object(line)
+        piece = received.get("more", received.get("last"))
         if piece is None:
             if pieces:
                 raise ControlError("a message was cut off in the middle")
-            return found
+            return received
         if not isinstance(piece, str) or (size := size + len(piece)) > MESSAGE_LIMIT:
             raise ControlError(f"a message was longer than {MESSAGE_LIMIT} bytes, or its pieces are no text")
         pieces.append(piece)
-        if "last" in found:
+        if "last" in received:
             return _object("".join(pieces))
 
 
 def _object(text: bytes | str) -> JsonObject:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ControlError("a line was not JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ControlError("a line was not a JSON object")
-    return found
+    return value

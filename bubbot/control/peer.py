@@ -1,7 +1,7 @@
-"""One end of a control connection: both ends ask and answer in the same way.
+"""One end of a control connection: both ends send requests and answer them in the same way.
 
-`{"id": 7, "do": "event", "with": {…}}` asks, `{"to": 7, "ok": {…}}` or `{"to": 7, "error": {…}}` answers, and what has
-no id is a notice that nobody answers.
+`{"id": 7, "do": "event", "with": {…}}` is a request, `{"to": 7, "ok": {…}}` or `{"to": 7, "error": {…}}` its answer,
+and a message without an id is a notice that nobody answers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 PROTOCOL = 1
 """The version of the protocol; both ends must have the same."""
 MAX_CONCURRENT_REQUESTS = 64
-"""Requests of the other end under way at once; what is more is refused."""
+"""Requests of the other end under way at once; more are refused."""
 SPARE_BUFFER_BYTES = 2**18
-"""Bytes that may wait to be sent before notices that can be spared are dropped."""
+"""Bytes that may wait to be sent before optional notices are dropped."""
 MAX_BUFFER_BYTES = 64 * 2**20
-"""Bytes that may wait before the other end counts as dead; one message may always."""
+"""Bytes that may wait before the other end counts as dead; one message may always wait."""
 STALL = 30.0
-"""Seconds the other end may take to read on."""
+"""Seconds the other end may pause reading."""
 
 CONNECTION_LOST = (
     "The other end of the control connection is gone. A bot answers what it had accepted after its next start; "
@@ -38,15 +38,25 @@ CONNECTION_LOST = (
 Answer: TypeAlias = Callable[["ControlPeer", str, JsonObject], Awaitable[JsonObject]]
 """Answers a request by its name; a `BubbotError` becomes the answer."""
 Heard: TypeAlias = Callable[[str, JsonObject], None]
-"""Takes note of a notice and returns at once."""
+"""Handles a notice and returns at once."""
 
 
 def ignore(_do: str, _body: JsonObject) -> None:
-    """Hears nothing."""
+    """Ignore a notice."""
 
 
 class ControlPeer:
-    """The other end of a connection, while `run` runs."""
+    """The other end of a connection, while `run` runs.
+
+    Args:
+        reader: reads from it.
+        writer: writes to it.
+        answer: answers its requests.
+        heard: handles its notices.
+
+    Attributes:
+        gone: set when the connection has ended.
+    """
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer, heard: Heard = ignore
@@ -64,10 +74,9 @@ class ControlPeer:
         self._sent = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=0)  # so that what has been drained is with the system
         self.gone = asyncio.Event()
-        """Set when the connection has ended."""
 
     async def run(self) -> None:
-        """Reads to the end of the connection, then waits for the answers that are under way: work begun is done."""
+        """Read until the connection ends, then wait for the answers under way: work that has begun is completed."""
         writing = asyncio.create_task(self._write_all())
         try:
             await self._read_all()
@@ -82,14 +91,14 @@ class ControlPeer:
     async def _read_all(self) -> None:
         try:
             while (message := await read_message(self._reader)) is not None:
-                self._take(message)
+                self._dispatch(message)
         except ControlError as error:
-            log.warning("a control connection was closed: %s", error, extra={"action": "control.garbled"})
+            log.warning("control connection closed: %s", error, extra={"action": "control.garbled"})
         except OSError:
             pass  # the other end is dead
 
     async def flush(self) -> None:
-        """Returns when everything has been handed to the system, or cannot be."""
+        """Return when the system has taken all data, or cannot."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STALL):
                 while self._bytes and not self.gone.is_set():
@@ -97,7 +106,7 @@ class ControlPeer:
                     await self._sent.wait()
 
     def close(self) -> None:
-        """Ends the connection at once; whoever waits for an answer is told."""
+        """Close the connection at once; pending requests fail."""
         self.gone.set()
         self._sent.set()
         transport = self._writer.transport
@@ -112,9 +121,16 @@ class ControlPeer:
         self._asked.clear()
 
     async def request(self, do: str, body: JsonObject, *, timeout: float | None = None) -> JsonObject:
-        """Asks the other end. Raises the error it answers with, `ControlError` where it does not answer in time.
+        """Send a request and return the answer.
 
-        Without `timeout` the wait ends with the connection.
+        Args:
+            do: the name of the request.
+            body: its values.
+            timeout: seconds; None: wait until the connection ends.
+
+        Raises:
+            BubbotError: the error that the other end answers with.
+            ControlError: no answer came in time.
         """
         if self.gone.is_set():
             raise ControlError(CONNECTION_LOST)
@@ -132,14 +148,14 @@ class ControlPeer:
             self._asked.pop(number, None)
 
     def notify(self, do: str, body: JsonObject, *, spare: bool = False) -> None:
-        """Tells the other end; `spare`: not where it is slow to read."""
+        """Send a notice; with `spare`, not if the other end is slow to read."""
         if not self.gone.is_set() and not (spare and self._bytes > SPARE_BUFFER_BYTES):
             self._send({"do": do, "with": body})
 
     def _send(self, message: JsonObject) -> None:
         data = b"".join(lines(message))
         if self._waiting and self._bytes + len(data) > MAX_BUFFER_BYTES:
-            log.warning("a control connection was closed: it does not read", extra={"action": "control.slow"})
+            log.warning("control connection closed: the other end does not read", extra={"action": "control.slow"})
             self.close()
             return
         self._waiting.append(data)
@@ -158,16 +174,16 @@ class ControlPeer:
                         async with asyncio.timeout(STALL):
                             await self._writer.drain()
                     except TimeoutError:
-                        log.warning("a control connection stalled", extra={"action": "control.slow"})
+                        log.warning("control connection stalled", extra={"action": "control.slow"})
                         self.close()
                         return
                     self._bytes -= len(data)
                     self._sent.set()
 
-    def _take(self, message: JsonObject) -> None:
+    def _dispatch(self, message: JsonObject) -> None:
         do, body, number = message.get("do"), message.get("with"), message.get("id")
         if isinstance(to := message.get("to"), int):
-            self._answered(to, message)
+            self._resolve(to, message)
         elif not isinstance(do, str) or not isinstance(body, dict):
             raise ControlError("a message was neither request nor answer")
         elif not isinstance(number, int):
@@ -181,7 +197,7 @@ class ControlPeer:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
-    def _answered(self, number: int, message: JsonObject) -> None:
+    def _resolve(self, number: int, message: JsonObject) -> None:
         future = self._asked.get(number)
         if future is None or future.done():
             return  # nobody waits any more
@@ -191,15 +207,17 @@ class ControlPeer:
             future.set_exception(decode_error(message.get("error")))
 
     async def _handle(self, number: int, do: str, body: JsonObject) -> None:
-        """The boundary of a request: whatever happens in it becomes an answer, and the connection goes on."""
+        """Answer a request. Any error in it becomes an answer, and the connection stays open."""
         try:
             self._reply({"to": number, "ok": await self._answer(self, do, body)})
         except BubbotError as error:
             self._reply({"to": number, "error": encode_error(error)})
         except Exception as error:  # a defect of ours must not cost other clients the bot
-            log.exception("a control request failed", extra={"action": "control.failed", "request": do})
-            told = BubbotError(f"something went wrong in the running bot ({type(error).__name__}); see its log")
-            self._reply({"to": number, "error": encode_error(told)})
+            log.exception("control request failed", extra={"action": "control.failed", "request": do})
+            internal_error = BubbotError(
+                f"something went wrong in the running bot ({type(error).__name__}); see its log"
+            )
+            self._reply({"to": number, "error": encode_error(internal_error)})
 
     def _reply(self, message: JsonObject) -> None:
         if not self.gone.is_set():

@@ -1,4 +1,4 @@
-"""What turns are doing just now, as they show it: for people who ask, and for counting."""
+"""The activity of running turns, as their previews show it: for status replies and metrics."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ from bubbot.runtime.preview import Show
 
 Monotonic: TypeAlias = Callable[[], float]
 Ended: TypeAlias = Callable[[str, str, float | None], None]
-"""Told the session of a turn that is recorded, its status, and the seconds it took where its begin was shown: that of
-a scheduled turn is not."""
+"""Called with the session and status of a recorded turn, and its seconds; None if its start was not shown, as for
+a scheduled turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnActivity:
-    """What a turn does: asks a model, writes down its answer, or runs the tool with this name. `since`: when it began,
-    by the monotonic clock; None where that was not shown."""
+    """A turn that waits for a model, streams an answer, or runs a tool.
+
+    Attributes:
+        what: "asking" a model, "writing" its answer down, or running a "tool".
+        tool: the name of that tool.
+        since: when the turn began, by the monotonic clock; None if its start was not shown.
+    """
 
     what: Literal["asking", "writing", "tool"] = "asking"
     tool: str = ""
@@ -34,14 +39,14 @@ class TurnActivity:
 
 
 class ActivityTracker:
-    """A `Show` that keeps in mind what it hands on."""
+    """A `Show` that remembers the previews it passes on."""
 
     def __init__(self, show: Show, clock: Monotonic) -> None:
         self.show = show
         self._clock = clock
         self._turns: dict[str, TurnActivity] = {}
         self.ended: Ended = lambda _session, _status, _seconds: None
-        """Told of each turn that has ended."""
+        """Called for each turn that has ended."""
 
     def __call__(self, session: str, event: Preview) -> None:
         """See `Show`."""
@@ -50,26 +55,26 @@ class ActivityTracker:
             case TurnStarted():
                 self._turns[session] = TurnActivity(since=self._clock())
             case TurnFinished(status):
-                doing = self._turns.pop(session, TurnActivity())
-                self.ended(session, status, None if doing.since is None else self._clock() - doing.since)
+                activity = self._turns.pop(session, TurnActivity())
+                self.ended(session, status, None if activity.since is None else self._clock() - activity.since)
             case TextStreamed():
-                self._now(session, TurnActivity("writing"))
+                self._set_activity(session, TurnActivity("writing"))
             case ToolStarted(name):
-                self._now(session, TurnActivity("tool", name))
+                self._set_activity(session, TurnActivity("tool", name))
             case ToolFinished() | StepFinished():
-                self._now(session, TurnActivity("asking"))
+                self._set_activity(session, TurnActivity("asking"))
 
     def of(self, session: str) -> tuple[TurnActivity, float | None] | None:
-        """What a session's turn does, and for how many seconds it has been under way; None where none shows anything."""
-        doing = self._turns.get(session)
-        if doing is None:
+        """Return the activity of a session's turn and the turn's seconds so far; None if no turn shows anything."""
+        activity = self._turns.get(session)
+        if activity is None:
             return None
-        return doing, None if doing.since is None else self._clock() - doing.since
+        return activity, None if activity.since is None else self._clock() - activity.since
 
-    def _now(self, session: str, doing: TurnActivity) -> None:
-        before = self._turns.get(session, doing)
-        if (before.what, before.tool) != (doing.what, doing.tool):  # an answer comes in many pieces
-            doing = replace(doing, since=before.since)
+    def _set_activity(self, session: str, activity: TurnActivity) -> None:
+        previous = self._turns.get(session, activity)
+        if (previous.what, previous.tool) != (activity.what, activity.tool):  # an answer is streamed in many pieces
+            activity = replace(activity, since=previous.since)
         elif session in self._turns:
             return
-        self._turns[session] = doing
+        self._turns[session] = activity

@@ -1,4 +1,4 @@
-"""A line: one channel and everything that stands behind it."""
+"""One channel at run time: its adapter and everything behind it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,20 @@ from bubbot.views.outbox import OutboxMessage
 
 @dataclass(frozen=True, slots=True)
 class ChannelPolicy:
-    """What a deployment decides about a channel. `queued`: answers are delivered in the background, and tried again as
-    `patience` says; `room`: see `GatePolicy`; `one_lane`: see `Deliverer`; `per_chat`: turns of a chat at once."""
+    """The policy of a deployment for one channel.
+
+    Attributes:
+        waiting: how messages wait for their turns.
+        patience: how deliveries are retried.
+        admission: who may speak; None: whoever can write here is the owner.
+        access: gives strangers pairing codes; None: there are none.
+        room: see `GatePolicy`.
+        per_chat: turns of one chat at once.
+        live: show answers while they are written.
+        queued: deliver answers in the background.
+        one_lane: see `Deliverer`.
+        limits: what each person may send.
+    """
 
     waiting: QueuePolicy = QueuePolicy()  # noqa: RUF009 - frozen
     patience: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
@@ -60,7 +72,13 @@ class ChannelPolicy:
 
 @dataclass
 class ChannelRuntime:
-    """`held` are merged intents that nobody delivers yet; `previews` shows turns while they run, where that can be."""
+    """A channel with its inbox, outbox, gate and deliverer.
+
+    Attributes:
+        previews: shows turns while they run; None if the channel cannot.
+        held: merged messages that nobody delivers yet; None if they are delivered.
+        over: true after `cancel`; what is still to be said is durable, and left to the runtime that replaces this one.
+    """
 
     channel: Channel
     inbox: Inbox
@@ -74,7 +92,6 @@ class ChannelRuntime:
     held: list[OutboxMessage] | None = None
     gate: InboundGate = field(init=False)
     over: bool = False
-    """Whether it gave up; what is still to be said is durable, and for the line that comes after it."""
 
     def open_gate(
         self,
@@ -84,7 +101,7 @@ class ChannelRuntime:
         activity: ActivityTracker | None = None,
         report: HealthReport = no_report,
     ) -> None:
-        """Puts the gate, which speaks with these texts, between channel and runtime."""
+        """Put a gate, which speaks with these texts, between channel and runtime."""
         rules = GatePolicy(
             self.rules.admission,
             self.rules.access,
@@ -100,7 +117,7 @@ class ChannelRuntime:
         )
 
     def renew(self, rules: ChannelPolicy) -> None:
-        """Goes by other rules, but for how it delivers and shows: that is made with the line. Its gate is opened anew after it."""
+        """Apply another policy, except to delivering and showing, which keep the first. Open the gate again then."""
         if rules.admission is not None:
             rules.admission.where = self.moves.now
         self.rules = rules
@@ -110,11 +127,11 @@ class ChannelRuntime:
         )
 
     async def receive(self, event: ChannelEvent) -> bool | None:
-        """What a channel calls: the gate as it is now."""
+        """Pass an event of the channel to the current gate."""
         return await self.gate.receive(event)
 
     async def deliver(self, intent: OutboxMessage) -> None:
-        """Sees to a merged intent in the way of this line."""
+        """Hold, queue or send a merged message, as the policy says."""
         if self.over:
             return
         if self.held is not None:
@@ -125,30 +142,32 @@ class ChannelRuntime:
             await self.deliverer.deliver(intent)
 
     def take_up(self, recovered: RecoveryResult, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
-        """Queues what an earlier process left open on this channel, of one session or of all."""
-        left: list[AcceptedInbound | TapeChange] = [*recovered.open, *recovered.changes]
-        found = []
-        for one in sorted(left, key=lambda item: item.id):  # a message and what was changed, in the order they came
-            event = one.inbound if isinstance(one, AcceptedInbound) else one.event
+        """Queue what an earlier process left open on this channel, of one session or of all."""
+        pending: list[AcceptedInbound | TapeChange] = [*recovered.open, *recovered.changes]
+        results = []
+        for item in sorted(pending, key=lambda item: item.id):  # messages and changes, in the order they came
+            event = item.inbound if isinstance(item, AcceptedInbound) else item.event
             if event.channel != self.channel.name or session not in (None, event.session):
                 continue
-            if isinstance(one, AcceptedInbound):
-                found.append(self.gate.resume(one))
+            if isinstance(item, AcceptedInbound):
+                results.append(self.gate.resume(item))
             else:
-                self.gate.resume_change(one)
+                self.gate.resume_change(item)
         if session is None and isinstance(self.previews, LiveAnswers):
-            self.previews.close_left({one.id for one in recovered.open if one.inbound.channel == self.channel.name})
-        return found
+            self.previews.close_left(
+                {accepted.id for accepted in recovered.open if accepted.inbound.channel == self.channel.name}
+            )
+        return results
 
     def cancel(self) -> None:
-        """Gives up what is delivered or shown in the background; what is owed stays open for the next start."""
+        """Stop delivering and showing in the background; undelivered messages stay open for the next start."""
         self.over = True
         self.deliverer.cancel()
         if isinstance(self.previews, LiveAnswers):
             self.previews.cancel()
 
     async def aclose(self) -> None:
-        """Frees what the channel holds."""
+        """Release what the channel holds."""
         if isinstance(self.channel, SupportsClose):
             await self.channel.aclose()
 
@@ -164,17 +183,27 @@ async def make_line(
     hold: bool = False,
     has_room: Callable[[], Awaitable[None]] = always_room,
 ) -> ChannelRuntime:
-    """A line without its gate, which needs the runtime; where chats have moved is read from the inbox. `has_room`: see
-    `Deliverer`."""
+    """Build a channel runtime without its gate, which needs the app runtime. The inbox tells which chats have moved.
+
+    Args:
+        channel: the adapter.
+        inbox: the channel's inbox.
+        outbox: the channel's outbox.
+        rules: the policy.
+        now: the clock.
+        spawn: runs work in the background.
+        hold: keep answers in `ChannelRuntime.held` instead of delivering them.
+        has_room: see `Deliverer`.
+    """
     moves = ChatMigrations(await inbox.moves())
     if rules.admission is not None:
         rules.admission.where = moves.now
     previews: ShowsPreviews | None = channel if isinstance(channel, ShowsPreviews) else None
     live: LiveAnswers | None = None
     if previews is None and isinstance(channel, (SupportsTyping, SupportsEditing)):
-        left = await outbox.unanswered_live() if isinstance(channel, SupportsEditing) else ()
+        abandoned = await outbox.unanswered_live() if isinstance(channel, SupportsEditing) else ()
         previews = live = LiveAnswers(
-            channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=left, has_room=has_room
+            channel, outbox, spawn=spawn, where=moves.now, live=rules.live, left=abandoned, has_room=has_room
         )
     deliverer = Deliverer(
         channel,
@@ -212,26 +241,26 @@ def _role(admission: AdmissionPolicy | None) -> Callable[[Inbound], Role]:
 
 
 class ChatLimits:
-    """How many turns one chat may have at once, over all its threads."""
+    """Limit the turns that one chat may have at once, over all its threads."""
 
     def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
+        self._max_turns = at_once
         self._chats: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     def of(self, session: str) -> AbstractAsyncContextManager[None]:
-        """A place among the turns of the session's chat."""
-        return self._place(":".join(session.split(":", 2)[:2]))
+        """Return a context that holds one of the turns of the session's chat."""
+        return self._hold_slot(":".join(session.split(":", 2)[:2]))
 
     @asynccontextmanager
-    async def _place(self, chat: str) -> AsyncIterator[None]:
-        limit, users = self._chats.get(chat, (asyncio.Semaphore(self._at_once), 0))
-        self._chats[chat] = (limit, users + 1)
+    async def _hold_slot(self, chat: str) -> AsyncIterator[None]:
+        slots, users = self._chats.get(chat, (asyncio.Semaphore(self._max_turns), 0))
+        self._chats[chat] = (slots, users + 1)
         try:
-            async with limit:
+            async with slots:
                 yield
         finally:
             users = self._chats[chat][1] - 1
             if users:
-                self._chats[chat] = (limit, users)
+                self._chats[chat] = (slots, users)
             else:
                 del self._chats[chat]

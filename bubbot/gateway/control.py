@@ -21,7 +21,7 @@ from bubbot.errors import BubbotError, ConfigError, ControlError
 log = logging.getLogger(__name__)
 
 HELLO = 5.0
-"""Seconds for a client to say who it is."""
+"""Seconds a client may take to identify itself."""
 CLIENTS = 200
 """Connections at once."""
 
@@ -30,7 +30,13 @@ Handler: TypeAlias = Callable[[ControlPeer, JsonObject], Awaitable[JsonObject]]
 
 
 class ControlServer:
-    """Answers the requests of `handlers`. `left` is told of each client that has gone; `uid` says who one is."""
+    """Answers requests on the control socket.
+
+    Args:
+        handlers: one for each name of a request.
+        left: called for each client that has disconnected.
+        uid: returns the user at the other end of a connection; None if the system does not tell.
+    """
 
     def __init__(
         self,
@@ -47,12 +53,15 @@ class ControlServer:
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
-        """Serves at this path until the block ends. The caller holds the home's lock.
+        """Serve at this path until the block ends. The caller holds the home's lock.
 
-        What an earlier daemon left there is removed. Raises `ConfigError` where the path cannot be used.
+        Removes what an earlier daemon left there.
+
+        Raises:
+            ConfigError: the path cannot be used.
         """
         check_folder(path.parent)
-        listener = _bound(path)
+        listener = _bind(path)
         server = await asyncio.start_unix_server(self._serve, sock=listener, limit=CONTROL_LINE_BYTES, backlog=128)
         try:
             yield
@@ -66,7 +75,7 @@ class ControlServer:
             _remove(path)
 
     def quiesce(self) -> None:
-        """From now on requests are refused; answers that are under way come still."""
+        """Refuse requests from now on; those under way are still answered."""
         self._stopping = True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,10 +85,10 @@ class ControlServer:
         self._clients.add(task)
         peer = ControlPeer(reader, writer, self._answer)
         try:
-            if await self._greeted(reader, writer):
+            if await self._accept_client(reader, writer):
                 await peer.run()
         except (ControlError, OSError, TimeoutError) as error:
-            log.warning("a control client was turned away: %s", error, extra={"action": "control.refused"})
+            log.warning("control client rejected: %s", error, extra={"action": "control.refused"})
         except asyncio.CancelledError:
             pass  # the daemon ends; asyncio's streams would log it as an error
         finally:
@@ -87,8 +96,8 @@ class ControlServer:
             peer.close()
             self._left(peer)
 
-    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether this is a client: the right user, who speaks the right version."""
+    async def _accept_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Return true if the client runs as the right user and speaks the right protocol version."""
         uid = self._uid(writer.get_extra_info("socket"))
         refusal: BubbotError | None = None
         if uid not in (None, os.getuid()):
@@ -107,11 +116,11 @@ class ControlServer:
                         f"the running bot speaks version {PROTOCOL} of the control protocol and this command "
                         f"{hello.get('hello')!r}: restart the bot after an update"
                     )
-            told = {"error": encode_error(refusal)} if refusal else {"hello": PROTOCOL, "pid": os.getpid()}
-            writer.writelines(lines(told))
+            reply = {"error": encode_error(refusal)} if refusal else {"hello": PROTOCOL, "pid": os.getpid()}
+            writer.writelines(lines(reply))
             await writer.drain()
         if refusal is not None:
-            log.warning("a control client was turned away: %s", refusal, extra={"action": "control.refused"})
+            log.warning("control client rejected: %s", refusal, extra={"action": "control.refused"})
         return refusal is None
 
     async def _answer(self, peer: ControlPeer, do: str, body: JsonObject) -> JsonObject:
@@ -123,20 +132,20 @@ class ControlServer:
         return await handler(peer, body)
 
 
-def _bound(path: Path) -> socket.socket:
-    """The socket, in place of one that a killed daemon left behind: the lock says that none lives."""
+def _bind(path: Path) -> socket.socket:
+    """Bind the socket, replacing one that a killed daemon left: the caller's lock proves that none lives."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigError(f"{path} is no socket, and nothing of bubbot made it: remove it")
         path.unlink()
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.bind(os.fspath(path))
+        listener.bind(os.fspath(path))
         path.chmod(0o600)
     except OSError as error:
-        made.close()
+        listener.close()
         raise ConfigError(f"the control socket {path} cannot be made ({error.strerror})") from error
-    return made
+    return listener
 
 
 def _remove(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The line of the day: what the database holds, under one hash, in a place that is not the database."""
+"""The daily digest: one hash over what the database holds, logged outside the database."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from bubbot.tape.handle import Clock
 log = logging.getLogger(__name__)
 
 MAX_SLEEP_SECONDS = 3600.0
-"""Seconds of one wait: a clock may be set, and a machine may sleep, while it is waited for midnight."""
+"""Seconds of one sleep: the clock may be set, and the machine may sleep, before midnight comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentHead:
-    """The deployment head, over how many entries, and the bytes of the database."""
+    """The state of all tapes.
+
+    Attributes:
+        head: the deployment head.
+        entries: how many entries it covers.
+        size: bytes of the database.
+    """
 
     head: str
     entries: int
@@ -37,26 +43,26 @@ class DailyDigest:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> None:
-        """A database that cannot be read is told, and asked again the next day."""
+        """Log a head each day. If the database cannot be read, log that and try again the next day."""
         while True:
             try:
-                found = await self.read()
+                head = await self.read()
             except StoreError as error:
-                log.warning("no line of the day: %s", error, extra={"action": "tape.no_head"})
+                log.warning("daily tape digest failed: %s", error, extra={"action": "tape.no_head"})
             else:
                 log.info(
-                    "the tapes: head %s, %d entries, %d bytes",
-                    found.head,
-                    found.entries,
-                    found.size,
-                    extra={"action": "tape.head", "head": found.head, "entries": found.entries, "size": found.size},
+                    "daily tape digest: head %s, %d entries, %d bytes",
+                    head.head,
+                    head.entries,
+                    head.size,
+                    extra={"action": "tape.head", "head": head.head, "entries": head.entries, "size": head.size},
                 )
             midnight = next_midnight(self.now(), self.zone)
-            while (left := (midnight - self.now()).total_seconds()) > 0:
-                await self.sleep(min(left, MAX_SLEEP_SECONDS))
+            while (seconds := (midnight - self.now()).total_seconds()) > 0:
+                await self.sleep(min(seconds, MAX_SLEEP_SECONDS))
 
 
 def next_midnight(now: datetime, zone: ZoneInfo) -> datetime:
-    """When the next day begins in the zone, in UTC; where clocks skip midnight, the first instant after it."""
+    """Return when the next day begins in the zone, in UTC; if clocks skip midnight, the first instant after it."""
     tomorrow = now.astimezone(zone).date() + timedelta(days=1)
     return datetime(tomorrow.year, tomorrow.month, tomorrow.day, tzinfo=zone).astimezone(UTC)

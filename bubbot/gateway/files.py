@@ -1,4 +1,4 @@
-"""The bytes of files that are to be sent: they stay with the session whose turn sends them, and are erased with it."""
+"""The bytes of outgoing files: they stay with the session whose turn sends them, and are erased with it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from bubbot.tape.store import TapeStore
 
 
 def outgoing(store: TapeStore, outbox: Outbox, tape: Callable[[str], str]) -> Callable[[str], Awaitable[bytes]]:
-    """`ChannelOptions.blob` of a channel: reads a blob that an open intent of its outbox cites, and no other.
+    """Return a channel's `ChannelOptions.blob`: it reads a blob that an open message of the outbox cites, and no other.
 
-    `tape` names the tape of a session. A tape that was put aside since still has its blobs; of an erased one the
-    delivery fails for good.
+    Args:
+        store: holds the blobs.
+        outbox: that of the channel.
+        tape: names the tape of a session. An archived tape still has its blobs; for an erased one the delivery fails
+            for good.
     """
 
     async def blob(digest: str) -> bytes:
         for session in await outbox.sessions_of(digest):
             name = tape(session)
-            archives = [one.name for one in await store.tapes() if one.archived_from == name]
-            for place in (name, *archives):
+            archives = [info.name for info in await store.tapes() if info.archived_from == name]
+            for holder in (name, *archives):
                 try:
-                    return await store.get_blob(place, digest)
+                    return await store.get_blob(holder, digest)
                 except EntryNotFound:
                     continue
         return await no_blob(digest)

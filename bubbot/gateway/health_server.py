@@ -1,4 +1,4 @@
-"""How the bot is, over HTTP, for programs on this machine: `/live`, `/ready` and `/metrics`."""
+"""The bot's health over HTTP, for programs on this machine: `/live`, `/ready` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SAMPLE = 0.5
-"""Seconds between two looks at how late the event loop is."""
+"""Seconds between two measurements of the event loop's lag."""
 LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthAddress:
-    """Where the door is."""
+    """The host and port at which the health server listens."""
 
     host: str
     port: int
@@ -38,7 +38,16 @@ class HealthAddress:
 
 @dataclass(frozen=True, slots=True)
 class HealthProbe:
-    """What the door asks of the bot that runs just now: another one may have taken the place of the first."""
+    """Functions that read the current bot: a restart inside the process may replace it.
+
+    Attributes:
+        channels: the state of each channel.
+        quarantine: the backup that the home was restored from, while it is in quarantine.
+        snapshot: the whole state, for metrics.
+        commits: transactions of the database so far.
+        failing: models that do not answer.
+        full: true while writing waits for room on the disk.
+    """
 
     channels: Callable[[], Sequence[ChannelState]]
     quarantine: Callable[[], BackupStatus | None]
@@ -52,25 +61,34 @@ class HealthProbe:
 async def health_door(
     address: HealthAddress, asked: HealthProbe, metrics: Metrics, limits: HttpLimits = LIMITS
 ) -> AsyncIterator[int]:
-    """Answers until the block ends; gives the port. Raises `ConfigError` where the address cannot be used."""
+    """Answer until the block ends; yield the port.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
     connections = HttpConnections(limits)
 
     @web.middleware
-    async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def track_request(request: web.Request, handler: Handler) -> web.StreamResponse:
         with connections.working(request):
             return await handler(request)
 
-    app = web.Application(middlewares=[timed])
+    app = web.Application(middlewares=[track_request])
     app.router.add_get("/live", _live)
-    app.router.add_get("/ready", _ready(asked))
-    app.router.add_get("/metrics", _metrics(asked, metrics))
+    app.router.add_get("/ready", _ready_handler(asked))
+    app.router.add_get("/metrics", _metrics_handler(asked, metrics))
     async with http_server(app, HttpAddress("health", address.host, address.port), connections) as port:
         sampling = asyncio.create_task(_sample(metrics))
-        where = f"[{address.host}]" if ":" in address.host else address.host
-        log.info("health and metrics at http://%s:%d", where, port, extra={"action": "health.listening", "port": port})
+        url_host = f"[{address.host}]" if ":" in address.host else address.host
+        log.info(
+            "serving health and metrics: http://%s:%d",
+            url_host,
+            port,
+            extra={"action": "health.listening", "port": port},
+        )
         if not _is_loopback(address.host):
             log.warning(
-                "[health] host is %s: whoever reaches this machine there can read how the bot is; 127.0.0.1 keeps it "
+                "[health] host is %s: anybody who reaches this machine there can read the bot's health; 127.0.0.1 keeps it "
                 "to this machine",
                 address.host,
                 extra={"action": "health.open"},
@@ -86,46 +104,50 @@ async def _live(_request: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _ready(asked: HealthProbe) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def ready(_request: web.Request) -> web.Response:
-        deaf = {
-            one.name: {"state": one.state or "begins", "note": one.note} for one in asked.channels() if not one.fine
+        unready = {
+            channel.name: {"state": channel.state or "begins", "note": channel.note}
+            for channel in probe.channels()
+            if not channel.fine
         }
-        fine = not deaf
-        told: dict[str, object] = {"ready": fine, "channels": deaf}
-        if (held := asked.quarantine()) is not None:
-            fine = False
-            told |= {"ready": False, "quarantine": held.name}
-        if failing := asked.failing():  # whoever sees 503 may cut the bot off; people still have their commands
-            told["models"] = {
-                one.name: {"since": one.since, "asked": one.newest, "why": why_failing(Texts(), one)} for one in failing
+        is_ready = not unready
+        body: dict[str, object] = {"ready": is_ready, "channels": unready}
+        if (backup := probe.quarantine()) is not None:
+            is_ready = False
+            body |= {"ready": False, "quarantine": backup.name}
+        # Not a reason for 503, which may cut the bot off: people still have their commands.
+        if failing := probe.failing():
+            body["models"] = {
+                outage.name: {"since": outage.since, "asked": outage.newest, "why": why_failing(Texts(), outage)}
+                for outage in failing
             }
-        if asked.full():
-            told["disk"] = "full"
-        return web.json_response(told, status=200 if fine else 503)
+        if probe.full():
+            body["disk"] = "full"
+        return web.json_response(body, status=200 if is_ready else 503)
 
     return ready
 
 
-def _metrics(asked: HealthProbe, metrics: Metrics) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def told(_request: web.Request) -> web.Response:
+def _metrics_handler(probe: HealthProbe, metrics: Metrics) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def metrics_page(_request: web.Request) -> web.Response:
         try:
-            found = await asked.snapshot()
+            snapshot = await probe.snapshot()
         except BubbotError as error:
-            log.warning("no metrics: %s", error, extra={"action": "health.failed"})
+            log.warning("metrics unavailable: %s", error, extra={"action": "health.failed"})
             return web.Response(status=503, text="the database cannot be read\n")
-        body = metrics.text(found, asked.commits())
+        body = metrics.text(snapshot, probe.commits())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    return told
+    return metrics_page
 
 
 async def _sample(metrics: Metrics) -> None:
     clock = asyncio.get_running_loop().time
     while True:
-        wanted = clock() + SAMPLE
+        due = clock() + SAMPLE
         await asyncio.sleep(SAMPLE)
-        metrics.lagged(clock() - wanted)
+        metrics.lagged(clock() - due)
 
 
 def _is_loopback(host: str) -> bool:

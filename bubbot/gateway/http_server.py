@@ -1,7 +1,7 @@
-"""HTTP server of the bot's ports: limits of time and number around the HTTP library, which has neither for half a request.
+"""HTTP server of the bot's ports, with limits of time and number that the HTTP library lacks for half a request.
 
-Each connection is in one of three states: a request is awaited or under way (with a deadline), the bot works on a whole
-one (without: what is durable must be answered), or it is idle between two (with a longer deadline).
+Each connection is in one of three states: it waits for a request or receives one (with a deadline), the bot works on a
+complete request (without: what is durable must be answered), or it is idle between two (with a longer deadline).
 """
 
 from __future__ import annotations
@@ -21,13 +21,19 @@ from bubbot.errors import ConfigError
 log = logging.getLogger(__name__)
 
 LINGERING_SECONDS = 2.0
-"""How long a body that nobody reads is thrown away, so that the client can read why."""
+"""Seconds for which an unread body is discarded, so that the client can read the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """`connections`: at once; `request_seconds`: from its first byte to its last, or to none; `idle_seconds`: between two
-    requests of a connection; `shutdown_seconds`: for calls under way at the end."""
+    """Limits of a server.
+
+    Attributes:
+        connections: open at once.
+        request_seconds: from the first byte of a request to its last, or until none came.
+        idle_seconds: between two requests of a connection.
+        shutdown_seconds: for calls under way at the end.
+    """
 
     connections: int = 100
     request_seconds: float = 10.0
@@ -37,7 +43,7 @@ class HttpLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """Where a server listens; `section` of the settings says so."""
+    """The host and port at which a server listens, and the section of the settings that says so."""
 
     section: str
     host: str
@@ -53,7 +59,7 @@ class HttpConnections:
 
     @contextmanager
     def working(self, request: web.Request) -> Iterator[None]:
-        """Suspend the deadline of a request that was read whole while the bot works on it."""
+        """Suspend the deadline of a request while the bot works on it."""
         connection = None if request.transport is None else self._open.get(request.transport)
         if connection is not None:
             connection.suspend()
@@ -66,7 +72,7 @@ class HttpConnections:
     def admit(self, transport: asyncio.Transport, connection: HttpConnection) -> bool:
         """Take a connection. At the limit, end the oldest that waits for a request; false if the bot works on all."""
         if len(self._open) >= self._limits.connections:
-            waiting = next((one for one in self._open if self._open[one].is_waiting), None)
+            waiting = next((key for key, other in self._open.items() if other.is_waiting), None)
             if waiting is None:
                 return False
             self._open.pop(waiting).abort()
@@ -79,19 +85,19 @@ class HttpConnections:
 
     @property
     def limits(self) -> HttpLimits:
-        """Those of every connection."""
+        """The limits of every connection."""
         return self._limits
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection: passes everything on to the HTTP library, and ends it at its deadline."""
+    """One connection: passes everything on to the HTTP library, and aborts at its deadline."""
 
     def __init__(self, inner: asyncio.Protocol, connections: HttpConnections) -> None:
         self._inner = inner
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._between = False
+        self._is_idle = False
         self.is_waiting = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,8 +113,8 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`. The first byte after a pause begins a request."""
-        if self._between:
-            self._between = False
+        if self._is_idle:
+            self._is_idle = False
             self._end_after(self._connections.limits.request_seconds)
         if self._transport is not None:
             self._inner.data_received(data)
@@ -134,19 +140,19 @@ class HttpConnection(asyncio.Protocol):
             self._inner.connection_lost(exc)
 
     def suspend(self) -> None:
-        """Drop the deadline: the request is whole."""
-        self.is_waiting = self._between = False
+        """Drop the deadline: the request is complete."""
+        self.is_waiting = self._is_idle = False
         self._stop_timer()
 
     def idle(self) -> None:
-        """Set the deadline for the answer to be taken and for the next request to begin."""
-        self.is_waiting = self._between = True
+        """Set the deadline for the client to read the answer and begin the next request."""
+        self.is_waiting = self._is_idle = True
         self._end_after(self._connections.limits.idle_seconds)
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
-            log.debug("a connection was ended: no whole request in time", extra={"action": "http.timeout"})
+            log.debug("connection closed: no complete request in time", extra={"action": "http.timeout"})
             self._transport.abort()
 
     def _end_after(self, seconds: float) -> None:
@@ -161,13 +167,13 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpErrorLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs the library's errors; those a client alone is to blame for at debug, in a line."""
+    """Logs the library's errors; those that only the client caused at debug level, in one line."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """See `logging.Logger.log`."""
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError | ConnectionError):
-            level, msg, args = logging.DEBUG, "a request that is not whole or not HTTP: %s", (type(error).__name__,)
+            level, msg, args = logging.DEBUG, "request incomplete or not HTTP: %s", (type(error).__name__,)
             del kwargs["exc_info"]
         super().log(level, msg, *args, **kwargs)
 

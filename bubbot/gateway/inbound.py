@@ -1,4 +1,4 @@
-"""Accepting: who may speak, a durable append to the channel's inbox, and only then the turn."""
+"""Accepting: check who may speak, append to the channel's inbox durably, and only then run the turn."""
 
 from __future__ import annotations
 
@@ -43,21 +43,26 @@ from bubbot.views.outbox import OutboxMessage
 log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 64
-"""Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster is made to wait."""
+"""Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster has to wait."""
 STOP = ",stop"
 
 
-Given = TypeVar("Given")
 Placed = TypeVar("Placed", bound=Inbound | Edit | Deletion | Reaction | StopRequest)
 
 
 @dataclass(frozen=True, slots=True)
 class GatePolicy:
-    """What a channel's gate goes by. Without `admission` whoever can write here is the owner.
+    """The rules and services of a channel's gate.
 
-    `room`: inbounds that may wait before the channel is made to wait, None for no limit; what waits is durable.
-    `texts`: the bot's own sentences; `activity`: what turns are doing; `report`: how the whole bot is; `limiter`: what
-    each person may send.
+    Attributes:
+        admission: who may speak; None: whoever can write here is the owner.
+        access: gives strangers pairing codes; None: there are none.
+        room: inbounds that may wait before the channel has to; None: no limit, as what waits is durable.
+        moves: the chats that moved.
+        texts: the bot's own sentences.
+        activity: what turns are doing; None: not tracked.
+        report: the health of the whole bot.
+        limiter: limits what each person may send; None: no limits.
     """
 
     admission: AdmissionPolicy | None = None
@@ -71,7 +76,17 @@ class GatePolicy:
 
 
 class InboundGate:
-    """What a channel calls `receive` on. `tell` says something nothing is owed for, `deliver` what is on the outbox."""
+    """Takes the events of a channel.
+
+    Args:
+        link: the channel's connection to its sessions.
+        inbox: the channel's inbox.
+        outbox: the channel's outbox.
+        runtime: runs the turns.
+        tell: sends a notice that the outbox does not hold.
+        deliver: sends a message of the outbox.
+        rules: None: the owner writes here, without limits.
+    """
 
     def __init__(
         self,
@@ -92,25 +107,25 @@ class InboundGate:
         self._runtime = runtime
         self._tell = tell
         self._deliver = deliver
-        self._room = asyncio.Semaphore(self._rules.room) if self._rules.room else None
-        self._told_dropped: set[str] = set()
+        self._slots = asyncio.Semaphore(self._rules.room) if self._rules.room else None
+        self._drop_notified: set[str] = set()
 
     async def receive(self, event: ChannelEvent) -> bool | None:
-        """Returns when the event is durable, or is nothing to keep; whether something will be said (see `Receive`)."""
+        """Return when the event is durable or discarded; true if an answer will follow (see `Receive`)."""
         match event:
             case StopRequest():
-                self._runtime.stop(self._homed(event).session)
+                self._runtime.stop(self._in_home_chat(event).session)
             case UnparsedUpdate():
-                kept = self._kept_of(event)
-                if kept is None:
+                record = self._storable(event)
+                if record is None:
                     return None
-                await self._inbox.set_aside(kept)
+                await self._inbox.set_aside(record)
                 if self._rules.admission is None:
-                    told = self._texts.say("unparsed", reason=event.reason)
-                    await self._tell(Outbound(event.channel, event.chat, told))
-                else:  # who sent it is not told: whether they may speak cannot be read either
+                    notice = self._texts.say("unparsed", reason=event.reason)
+                    await self._tell(Outbound(event.channel, event.chat, notice))
+                else:  # no notice to the sender, who may be a stranger
                     log.warning(
-                        "what cannot be read was set aside: %s",
+                        "unparseable update stored: %s",
                         event.reason,
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
@@ -118,27 +133,27 @@ class InboundGate:
                 await self._inbox.moved(event)
                 self._rules.moves.add(event.chat, event.to)
             case Inbound():
-                return await self._said(self._homed(replace(event, origin="human")))  # no channel receives a firing
+                spoken = replace(event, origin="human")  # no channel receives a firing
+                return await self._handle_inbound(self._in_home_chat(spoken))
             case _:
-                await self._changed(self._homed(event))
+                await self._handle_change(self._in_home_chat(event))
         return None
 
     async def accept(
         self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
     ) -> asyncio.Future[TurnResult] | None:
-        """Makes an inbound durable and queues its turn; None where it had been accepted before. `also`: see
-        `Inbox.accept`."""
-        if self._room is not None:
-            await self._room.acquire()
-        # Half of it would leave something durable that nobody goes on with, and its repeat would count as known.
+        """Make an inbound durable and queue its turn; None if it was accepted before. `also`: see `Inbox.accept`."""
+        if self._slots is not None:
+            await self._slots.acquire()
+        # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
         return await whole(self._accept(inbound, also))
 
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
-        """Queues an inbound that an earlier process accepted."""
+        """Queue an inbound that an earlier process accepted."""
         return self._runtime.submit(accepted)
 
     def resume_change(self, changed: TapeChange) -> None:
-        """Queues a change that an earlier process noted."""
+        """Queue a change that an earlier process noted."""
         self._runtime.change(changed)
 
     async def _accept(
@@ -147,24 +162,24 @@ class InboundGate:
         try:
             accepted = await self._inbox.accept(inbound, also)
         except BaseException:
-            self._leave()
+            self._release_slot()
             raise
         if accepted is None:
-            self._leave()
+            self._release_slot()
             return None
         result = self._runtime.submit(accepted)
-        result.add_done_callback(self._leave)
+        result.add_done_callback(self._release_slot)
         await self._inbox.mark()
         return result
 
-    def _leave(self, _: object = None) -> None:
-        if self._room is not None:
-            self._room.release()
+    def _release_slot(self, _: object = None) -> None:
+        if self._slots is not None:
+            self._slots.release()
 
-    async def _said(self, inbound: Inbound) -> bool | None:
+    async def _handle_inbound(self, inbound: Inbound) -> bool | None:
         match self._decide(inbound):
             case Ignore():
-                return False  # without a trace: what strangers say, and what is not for the bot, is nobody's business
+                return False  # leave no trace: what strangers say, and what is not for the bot, is private
             case OfferPairing():
                 return await self._pair(inbound)
             case RecordOnly():
@@ -174,10 +189,10 @@ class InboundGate:
             case Respond():
                 if (limit := self._exceeded(inbound)) is not None:
                     return await self._skip(inbound, limit)
-                taken = self._without_excess(inbound)
-                if taken != inbound:
+                allowed = self._without_excess(inbound)
+                if allowed != inbound:
                     await self._notify(inbound, "bytes")
-                return await self._spoken(taken)
+                return await self._handle_addressed(allowed)
 
     def _exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
         limiter = self._rules.limiter
@@ -188,37 +203,37 @@ class InboundGate:
         return limiter.without_excess(inbound) if limiter else inbound
 
     async def _skip(self, inbound: Inbound, limit: Limit) -> bool | None:
-        """Leave a message of somebody who sends too many, before anything is written; a stop counts all the same."""
+        """Discard a message over a limit before anything is written; a stop still counts."""
         if inbound.text.strip() == STOP:
             self._runtime.stop(inbound.session)
             return None
         return await self._notify(inbound, limit)
 
     async def _notify(self, inbound: Inbound, limit: Limit) -> bool:
-        """Tell the sender of a limit, once in an hour; return whether that was done."""
+        """Tell the sender of a limit, at most once in an hour; return true if the sender was told."""
         limiter = self._rules.limiter
         if limiter is None or not limiter.should_notify(inbound, limit):
             return False
         limits, say = limiter.limits, self._texts.say
         match limit:
             case "minute":
-                told = say("skipped_minute", number=limits.messages_per_minute)
+                notice = say("skipped_minute", number=limits.messages_per_minute)
             case "hour":
-                told = say("skipped_hour", number=limits.messages_per_hour)
+                notice = say("skipped_hour", number=limits.messages_per_hour)
             case "bytes":
-                told = say("skipped_bytes", size=size_words(limits.bytes_per_day))
+                notice = say("skipped_bytes", size=size_words(limits.bytes_per_day))
         log.warning(
-            "a person is over a limit, and more of theirs is left: %s", limit,
+            "sender over a limit, message discarded: %s", limit,
             extra={"action": "receive.over_limit", "channel": inbound.channel, "sender": inbound.sender.id},
         )  # fmt: skip
-        await self._tell(Outbound(inbound.channel, inbound.chat, told, inbound.thread, inbound.message))
+        await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
         return True
 
-    async def _spoken(self, inbound: Inbound) -> bool | None:
-        """Takes up what somebody who may speak says to the bot."""
+    async def _handle_addressed(self, inbound: Inbound) -> bool | None:
+        """Queue a message to the bot from somebody who may speak, or answer it out of turn."""
         running, waiting = self._runtime.busy(inbound.session)
         if not running:
-            self._told_dropped.discard(inbound.session)
+            self._drop_notified.discard(inbound.session)
         if (running or waiting) and not self._runtime.too_old(inbound):
             if is_overtaking(inbound.text):
                 return await whole(self._overtake(inbound, running=running, waiting=waiting))
@@ -230,53 +245,55 @@ class InboundGate:
         return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
-        """Give a stranger a code, if one may be given; what was said is not kept, and without a code nothing is."""
+        """Give a stranger a code, if one may be given; the message is not kept, and without a code nothing is."""
         access = self._rules.access
         code = await access.pair(inbound.sender, inbound.channel, inbound.chat) if access else None
         if code:
-            told = self._texts.say("pairing", code=code)
-            await self._tell(Outbound(inbound.channel, inbound.chat, told, inbound.thread, inbound.message))
+            notice = self._texts.say("pairing", code=code)
+            await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
             await self._inbox.refuse(inbound.external_id)
-        return False  # the code was all there is to say
+        return False  # there is nothing else to say
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
-        """Keeps what changes the session's tape without a turn."""
-        changed = await self._inbox.note(event)
-        if changed:
-            self._runtime.change(changed)
+        """Record an event that changes the session's tape without a turn."""
+        change = await self._inbox.note(event)
+        if change:
+            self._runtime.change(change)
             await self._inbox.mark()
 
-    async def _changed(self, event: Edit | Deletion | Reaction) -> None:
-        """A change counts where it is one of something known here, by somebody who may speak."""
+    async def _handle_change(self, event: Edit | Deletion | Reaction) -> None:
+        """Record a change of a message that is known here, if the sender may speak."""
         if isinstance(event, (Edit, Reaction)) and not self._may_speak(event):
             return
-        known = await self._runtime.knows(event.channel, event.session, event.message)
-        known = known or (isinstance(event, Reaction) and await self._outbox.knows(event.message))
-        if known and (isinstance(event, Deletion) or self._exceeded(event) is None):
+        is_known = await self._runtime.knows(event.channel, event.session, event.message)
+        is_known = is_known or (isinstance(event, Reaction) and await self._outbox.knows(event.message))
+        if is_known and (isinstance(event, Deletion) or self._exceeded(event) is None):
             await whole(self._note(event))
 
-    def _kept_of(self, event: UnparsedUpdate) -> UnparsedUpdate | None:
-        """What is kept of something that cannot be read: all of it if its sender may speak, nothing of a stranger's, and
-        if nobody can say who sent it, why it could not be read and how long it was."""
+    def _storable(self, event: UnparsedUpdate) -> UnparsedUpdate | None:
+        """Return what to keep of an unparsed update.
+
+        All of it if its sender may speak, nothing of a stranger's; if the sender is unknown, the reason and the length.
+        """
         admission = self._rules.admission
         if admission is None:
             return event
         if not event.sender:
             return replace(event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)")
-        asked = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
-        return None if admission.role(asked) is Role.STRANGER else event
+        probe = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
+        return None if admission.role(probe) is Role.STRANGER else event
 
     def _may_speak(self, event: Edit | Reaction) -> bool:
         admission = self._rules.admission
         if admission is None:
             return True
-        asked = Inbound(
+        probe = Inbound(
             event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=False, space=event.space
         )
-        return admission.role(asked) is not Role.STRANGER
+        return admission.role(probe) is not Role.STRANGER
 
     async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> bool | None:
-        """A stop or a question for the status: carried out at once, and done in the transaction that answers it."""
+        """Run a stop or a status command at once; it is done in the transaction that stores its answer."""
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
             return False
@@ -287,38 +304,38 @@ class InboundGate:
         return await self._settle(accepted, "overtook", text)
 
     async def _status(self, inbound: Inbound, *, running: bool, waiting: int) -> str:
-        """What is under way here, and, for those who may know, how the whole bot is."""
+        """Describe the session's work, and, to those who may know, the health of the whole bot."""
         say, activity = self._texts.say, self._rules.activity
-        doing = doing_words(self._texts, activity.of(inbound.session) if activity else None)
+        activity_text = doing_words(self._texts, activity.of(inbound.session) if activity else None)
         if not running:
-            here = say("about_to_answer", count=waiting)
+            session_line = say("about_to_answer", count=waiting)
         elif waiting:
-            here = say("answering", doing=doing, count=waiting)
+            session_line = say("answering", doing=activity_text, count=waiting)
         else:
-            here = say("answering_alone", doing=doing)
-        return "\n".join([here, *await self._rules.report(self._link.role(inbound), direct=inbound.direct)])
+            session_line = say("answering_alone", doing=activity_text)
+        return "\n".join([session_line, *await self._rules.report(self._link.role(inbound), direct=inbound.direct)])
 
     async def _drop(self, inbound: Inbound) -> bool | None:
-        """Not taken up, as the channel is set; said once for each turn that is in the way."""
+        """Accept a message without a turn, as the channel drops those that come during one; say so once a turn."""
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
             return False
-        text = "" if inbound.session in self._told_dropped else self._texts.say("dropped")
-        self._told_dropped.add(inbound.session)
+        text = "" if inbound.session in self._drop_notified else self._texts.say("dropped")
+        self._drop_notified.add(inbound.session)
         return await self._settle(accepted, "dropped", text)
 
     async def _settle(self, accepted: AcceptedInbound, outcome: str, text: str) -> bool | None:
-        """The inbound is done, and answered where there is something to say, without a turn; whether there is."""
+        """Mark the inbound as done without a turn and send `text`, if any; return true if there is any."""
         inbound, fact = accepted.inbound, done([accepted.id], outcome=outcome)
         if not text:
             await self._inbox.append(fact)
             return None
-        out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
-        key, parts = f"{outcome}:{accepted.id}", tuple(self._link.parts(out))
+        outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
+        key, parts = f"{outcome}:{accepted.id}", tuple(self._link.parts(outbound))
         await self._deliver(await self._outbox.say(inbound.session, key, parts, {self._inbox.name: [fact]}))
         return True
 
-    def _homed(self, event: Placed) -> Placed:
-        """The event in the chat where its session began."""
+    def _in_home_chat(self, event: Placed) -> Placed:
+        """Return the event in the chat in which its session began."""
         home = self._rules.moves.home(event.chat)
         return event if home == event.chat else replace(event, chat=home)

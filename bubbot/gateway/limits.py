@@ -1,7 +1,7 @@
-"""What one person may leave behind on a channel: messages in a minute and an hour, and bytes in a day.
+"""Limits of one person on a channel: messages in a minute and an hour, and bytes in a day.
 
-Times are those that the platform gives the messages, so that what was sent over hours while the bot was down is not
-taken for a flood, and no clock of this machine counts.
+Times are those that the platform gives the messages: messages sent over hours while the bot was down do not count as a
+flood, and no clock of this machine matters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bubbot.tape.query import moment
 ONE_MINUTE, ONE_HOUR, ONE_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 PEOPLE_REMEMBERED = 10_000
 UNKNOWN_SIZE_BYTES = 1_000_000
-"""What a file counts if the platform does not say how large it is."""
+"""The size to count for a file if the platform does not give one."""
 NOT_TAKEN = "{kind} not taken: its sender has used up the bytes of a day"
 
 Limit = Literal["minute", "hour", "bytes"]
@@ -27,7 +27,7 @@ Limit = Literal["minute", "hour", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class PersonLimits:
-    """Limits of each person on one channel; 0: none."""
+    """Limits of each person on one channel; 0: no limit."""
 
     messages_per_minute: int = 0
     messages_per_hour: int = 0
@@ -36,7 +36,14 @@ class PersonLimits:
 
 @dataclass
 class _PersonUsage:
-    """What one person did of late: when, and the bytes of it. `notified`: when they were told of a limit."""
+    """The recent messages and changes of one person.
+
+    Attributes:
+        messages: when they sent messages, oldest first.
+        changes: when they edited or reacted, oldest first.
+        sizes: bytes they sent, with their times.
+        notified: when they were told of each limit.
+    """
 
     messages: deque[datetime] = field(default_factory=deque)
     changes: deque[datetime] = field(default_factory=deque)
@@ -45,7 +52,7 @@ class _PersonUsage:
 
 
 class PersonLimiter:
-    """Counts what each person sends to one channel. `limits` may be set anew at any time; what was counted stays."""
+    """Counts what each person sends to one channel. `limits` may be replaced at any time; what was counted stays."""
 
     def __init__(self, limits: PersonLimits, now: Clock) -> None:
         self.limits = limits
@@ -59,12 +66,12 @@ class PersonLimiter:
             self._add_bytes(inbound, _size(inbound))
 
     def exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
-        """Count an event and return None, or return the limit that it would exceed. Changes are counted apart."""
+        """Count an event and return None, or return the limit that it would exceed. Changes are counted separately."""
         usage, at = self._usage(event.sender.id), self._at(event.time)
         times = usage.messages if isinstance(event, Inbound) else usage.changes
         _forget(times, at)
-        for name, most, span in self._rates():
-            if most and sum(at - one < span for one in times) >= most:
+        for name, limit, span in self._rates():
+            if limit and sum(at - time < span for time in times) >= limit:
                 return name
         text = "" if isinstance(event, Reaction) else event.text
         if not self._has_room(event, len(text.encode(errors="replace"))):
@@ -74,15 +81,17 @@ class PersonLimiter:
         return None
 
     def without_excess(self, inbound: Inbound) -> Inbound:
-        """Count the files of a message and of what it quotes, and return it with those only that the sender may still
-        send; of the others stays what they were."""
+        """Count the files of a message and of its quote, and return it with only those that the sender may still send.
+
+        The other files are replaced by a note of their kind.
+        """
         quote = inbound.quote
         if quote is not None:
-            quote = replace(quote, attachments=self._taken(inbound, quote.attachments))
-        return replace(inbound, attachments=self._taken(inbound, inbound.attachments), quote=quote)
+            quote = replace(quote, attachments=self._admit_all(inbound, quote.attachments))
+        return replace(inbound, attachments=self._admit_all(inbound, inbound.attachments), quote=quote)
 
     def should_notify(self, event: Inbound, limit: Limit) -> bool:
-        """Return true if the sender was not told of this limit within the last hour, and take it as told."""
+        """Return true if the sender was not told of this limit within the last hour, and count it as told."""
         usage, at = self._usage(event.sender.id), self._at(event.time)
         last = usage.notified.get(limit)
         if last is not None and abs(at - last) < ONE_HOUR:
@@ -94,10 +103,10 @@ class PersonLimiter:
         limits = self.limits
         return (("minute", limits.messages_per_minute, ONE_MINUTE), ("hour", limits.messages_per_hour, ONE_HOUR))
 
-    def _taken(self, inbound: Inbound, attachments: Iterable[Attachment]) -> tuple[Attachment, ...]:
-        return tuple(self._taken_one(inbound, one) for one in attachments)
+    def _admit_all(self, inbound: Inbound, attachments: Iterable[Attachment]) -> tuple[Attachment, ...]:
+        return tuple(self._admit(inbound, attachment) for attachment in attachments)
 
-    def _taken_one(self, inbound: Inbound, attachment: Attachment) -> Attachment:
+    def _admit(self, inbound: Inbound, attachment: Attachment) -> Attachment:
         if not attachment.reference:
             return attachment
         size = UNKNOWN_SIZE_BYTES if attachment.size is None else attachment.size
@@ -114,7 +123,7 @@ class PersonLimiter:
             sizes.popleft()
         while sizes and sizes[-1][0] - at > ONE_DAY:
             sizes.pop()
-        return sum(one for _, one in sizes) + size <= self.limits.bytes_per_day
+        return sum(counted for _, counted in sizes) + size <= self.limits.bytes_per_day
 
     def _add_bytes(self, event: Inbound | Edit | Reaction, size: int) -> None:
         sizes, at = self._usage(event.sender.id).sizes, self._at(event.time)
@@ -135,7 +144,7 @@ class PersonLimiter:
 
 
 def _forget(times: deque[datetime], at: datetime) -> None:
-    """Drop what is an hour old, and what is dated so far ahead that a clock must have been set back."""
+    """Drop times an hour old, and times so far ahead that a clock must have been set back."""
     while times and at - times[0] >= ONE_HOUR:
         times.popleft()
     while times and times[-1] - at >= ONE_HOUR:
@@ -143,6 +152,10 @@ def _forget(times: deque[datetime], at: datetime) -> None:
 
 
 def _size(inbound: Inbound) -> int:
-    found = [*inbound.attachments, *(inbound.quote.attachments if inbound.quote else ())]
-    files = sum(UNKNOWN_SIZE_BYTES if one.size is None else one.size for one in found if one.reference)
+    attachments = [*inbound.attachments, *(inbound.quote.attachments if inbound.quote else ())]
+    files = sum(
+        UNKNOWN_SIZE_BYTES if attachment.size is None else attachment.size
+        for attachment in attachments
+        if attachment.reference
+    )
     return files + len(inbound.text.encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""The channels of a daemon: each under supervision, all ended in an orderly way."""
+"""The channels of a daemon: each supervised, all ended in order."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShutdownTimeouts:
-    """Seconds that an orderly end gives: turns under way to finish, and then their answers to go out."""
+    """Seconds that an orderly end gives: turns under way to finish, and then their answers to be sent."""
 
     turns: float = 30.0
     deliveries: float = 10.0
 
     def longest(self, lines: int) -> float:
-        """Seconds that `ChannelManager.end` takes at most with so many lines."""
+        """Return the seconds that `ChannelManager.end` takes at most with so many channels."""
         return self.turns + self.deliveries * (3 + lines)
 
 
 class ChannelManager:
-    """Runs the lines. One that fails is run again; one that is refused ends, and the others go on."""
+    """Runs the channels. One that fails is run again; one that is refused ends, and the others keep running."""
 
     def __init__(self, lines: Mapping[str, ChannelRuntime], runtime: AppRuntime, pace: Backoff) -> None:
-        self._lines = lines
+        self._channel_runtimes = lines
         self._runtime = runtime
         self._pace = pace
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -44,31 +44,31 @@ class ChannelManager:
         self._replacing = False
 
     def start(self, spawn: Spawn) -> None:
-        """Begins to receive on every line."""
-        for name in self._lines:
+        """Start receiving on every channel."""
+        for name in self._channel_runtimes:
             self.start_one(name, spawn)
 
     def start_one(self, name: str, spawn: Spawn) -> None:
-        """Begins to receive on one line."""
+        """Start receiving on one channel."""
         self.states[name] = "running"
         self.refusals.pop(name, None)
-        self._tasks[name] = spawn(self._run(name, self._lines[name]))
+        self._tasks[name] = spawn(self._run(name, self._channel_runtimes[name]))
         self._changed.set()
 
     async def stop_one(self, name: str, patience: float) -> None:
-        """Ends one line: it receives no more, what is being sent has so many seconds, and the channel is closed."""
-        line = self._lines[name]
+        """Stop receiving on one channel, give what is being sent `patience` seconds, and close the channel."""
+        channel_runtime = self._channel_runtimes[name]
         if task := self._tasks.pop(name, None):
             task.cancel()
             await asyncio.wait([task], timeout=patience)
         self._changed.set()
         self.states[name] = "ended"
-        await _within(patience, line.deliverer.idle())
-        await self._close(line, patience)
+        await _finishes_within(patience, channel_runtime.deliverer.idle())
+        await self._close(channel_runtime, patience)
 
     @contextmanager
     def replacing(self) -> Iterator[None]:
-        """Around a change of the lines: those that are stopped for a moment are not over."""
+        """Return a context for a change of the channels: those that stop inside it do not count as over."""
         self._replacing = True
         try:
             yield
@@ -77,7 +77,7 @@ class ChannelManager:
             self._changed.set()
 
     async def wait(self, *, beside: str) -> None:
-        """Returns when no line but `beside` receives any more: all were refused. Where there was none, never."""
+        """Return when no channel except `beside` receives any more: all were refused. Never if there was none."""
         while True:
             self._changed.clear()
             tasks = [task for name, task in self._tasks.items() if name != beside]
@@ -92,55 +92,64 @@ class ChannelManager:
                 changed.cancel()
 
     async def end(self, grace: ShutdownTimeouts) -> None:
-        """Stops receiving, lets turns finish or cuts them off, delivers, and closes the channels.
+        """Stop receiving, let turns finish or cancel them, deliver, and close the channels.
 
-        What is cut off or undelivered is durable; the next start goes on with it.
+        What is cut off or undelivered is durable; the next start continues it.
         """
         for task in self._tasks.values():
             task.cancel()
         if self._tasks and (await asyncio.wait(self._tasks.values(), timeout=grace.deliveries))[1]:
-            log.warning("a channel does not stop receiving", extra={"action": "end.receiving"})
+            log.warning("channel does not stop receiving", extra={"action": "end.receiving"})
         self._runtime.pause()
-        if not await _within(grace.turns, self._runtime.idle()):
-            log.warning("turns were cut off; the next start goes on with them", extra={"action": "end.cut_off"})
-            await _within(grace.deliveries, self._runtime.cancel())
-        idle = asyncio.gather(*(line.deliverer.idle() for line in self._lines.values()))
-        if not await _within(grace.deliveries, idle):
-            log.warning("answers are undelivered; the next start sends them", extra={"action": "end.undelivered"})
-        for line in list(self._lines.values()):
-            await self._close(line, grace.deliveries)
+        if not await _finishes_within(grace.turns, self._runtime.idle()):
+            log.warning("turns cancelled, the next start continues them", extra={"action": "end.cut_off"})
+            await _finishes_within(grace.deliveries, self._runtime.cancel())
+        idle = asyncio.gather(
+            *(channel_runtime.deliverer.idle() for channel_runtime in self._channel_runtimes.values())
+        )
+        if not await _finishes_within(grace.deliveries, idle):
+            log.warning("answers undelivered, the next start sends them", extra={"action": "end.undelivered"})
+        for channel_runtime in list(self._channel_runtimes.values()):
+            await self._close(channel_runtime, grace.deliveries)
 
-    async def _close(self, line: ChannelRuntime, patience: float) -> None:
-        line.cancel()
+    async def _close(self, channel_runtime: ChannelRuntime, patience: float) -> None:
+        channel_runtime.cancel()
         try:
             async with asyncio.timeout(patience):
-                await line.aclose()
+                await channel_runtime.aclose()
         except Exception as error:  # the adapter is someone else's code, and the others have to be closed
-            told = "the channel %s did not close: %s"
-            log.warning(told, line.channel.name, error, exc_info=True, extra={"action": "end.close"})
+            log.warning(
+                "channel %s failed to close: %s",
+                channel_runtime.channel.name,
+                error,
+                exc_info=True,
+                extra={"action": "end.close"},
+            )
 
-    async def _run(self, name: str, line: ChannelRuntime) -> None:
+    async def _run(self, name: str, channel_runtime: ChannelRuntime) -> None:
         try:
             await supervise(
                 f"the channel {name}",
-                lambda: line.channel.run(line.receive),
+                lambda: channel_runtime.channel.run(channel_runtime.receive),
                 self._pace,
                 fatal=(ChannelRefused,),
             )
-            if self._is_mine(name):
+            if self._is_current_task(name):
                 self.states[name] = "ended"
         except ChannelRefused as error:
-            if not self._is_mine(name):
+            if not self._is_current_task(name):
                 return
             self.states[name], self.refusals[name] = "refused", str(error)
-            log.error("the channel %s ends: %s", name, error, extra={"action": "channel.refused", "channel": name})  # noqa: TRY400
+            log.error(  # noqa: TRY400
+                "channel %s refused, stopping it: %s", name, error, extra={"action": "channel.refused", "channel": name}
+            )
 
-    def _is_mine(self, name: str) -> bool:
-        """Whether the task that asks still runs the line of this name: one that ends late may have been replaced."""
+    def _is_current_task(self, name: str) -> bool:
+        """Return true if the calling task still runs the channel of this name: a late one may have been replaced."""
         return self._tasks.get(name) is asyncio.current_task()
 
 
-async def _within(seconds: float, work: Awaitable[object]) -> bool:
+async def _finishes_within(seconds: float, work: Awaitable[object]) -> bool:
     task = asyncio.ensure_future(work)
     done, _ = await asyncio.wait([task], timeout=seconds)
     if not done:

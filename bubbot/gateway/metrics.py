@@ -1,7 +1,7 @@
-"""Numbers for Prometheus: counted where things happen, and read off a snapshot when somebody asks.
+"""Numbers for Prometheus: counted as things happen, or read from a snapshot on request.
 
-No label holds a person, a chat or anything that people choose without end. Loaded only by a process that is asked for
-numbers.
+No label holds a person, a chat or anything else that people can choose without end. Loaded only by a process that
+serves metrics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bubbot.views.budget import BOT_SCOPE, Reservation
 OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
 BECAME: tuple[Became, ...] = ("sent", "retried", "failed")
 MAX_MODEL_LABELS = 50
-"""Names of models that have series of their own; what providers call theirs has no end."""
+"""Models that have a series of their own; providers may name any number."""
 OTHER = "other"
 TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -34,18 +34,18 @@ LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5
 
 @dataclass
 class _MetricsReading:
-    """What is read off anew for each answer."""
+    """The values to read again for each answer."""
 
     snapshot: HealthSnapshot | None = None
     commits: int = 0
 
 
 class Metrics:
-    """Counts from when it is made, over every bot that it is attached to; its registry is its own."""
+    """Counts from its creation on, over every bot that it is attached to, in a registry of its own."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._read = _MetricsReading()
+        self._reading = _MetricsReading()
         self._channels: set[str] = set()
         self._models: set[str] = set()
         count = partial(Counter, registry=self._registry)
@@ -69,135 +69,139 @@ class Metrics:
             registry=self._registry,
         )
         ProcessCollector(registry=self._registry)
-        self._registry.register(_SnapshotCollector(self._read))
+        self._registry.register(_SnapshotCollector(self._reading))
 
     def attach(self, lines: Iterable[ChannelRuntime], activity: ActivityTracker, budget: Budget) -> None:
-        """Counts what these do from now on. Every series begins with nothing, so that the first of a kind is seen."""
-        for line in lines:
-            name = line.channel.name
+        """Count what these do from now on. Every series begins at zero, so that the first of a kind is seen."""
+        for channel_runtime in lines:
+            name = channel_runtime.channel.name
             self._channels.add(name)
             accepted = self._accepted.labels(channel=name)
-            line.inbox.accepted = accepted.inc
-            line.deliverer.became = partial(self._became, name)
+            channel_runtime.inbox.accepted = accepted.inc
+            channel_runtime.deliverer.became = partial(self._count_delivery, name)
             self._seconds.labels(channel=name)
             for outcome in OUTCOMES:
                 self._turns.labels(channel=name, outcome=outcome)
-            for what in BECAME:
-                self._parts.labels(channel=name, outcome=what)
-        activity.ended = self._ended
-        budget.settled = self._settled
+            for result in BECAME:
+                self._parts.labels(channel=name, outcome=result)
+        activity.ended = self._count_turn
+        budget.settled = self._count_call
 
     def lagged(self, seconds: float) -> None:
-        """The event loop came so much later than it was asked to."""
+        """Record by how many seconds the event loop was late."""
         self._lag.observe(max(0.0, seconds))
 
     def text(self, snapshot: HealthSnapshot, commits: int) -> bytes:
-        """Everything, in the text format of Prometheus."""
-        self._read.snapshot, self._read.commits = snapshot, commits
+        """Return all metrics in the text format of Prometheus."""
+        self._reading.snapshot, self._reading.commits = snapshot, commits
         return generate_latest(self._registry)
 
-    def _became(self, channel: str, what: Became) -> None:
-        self._parts.labels(channel=channel, outcome=what).inc()
+    def _count_delivery(self, channel: str, outcome: Became) -> None:
+        self._parts.labels(channel=channel, outcome=outcome).inc()
 
-    def _ended(self, session: str, status: str, seconds: float | None) -> None:
+    def _count_turn(self, session: str, status: str, seconds: float | None) -> None:
         name = session.partition(":")[0]
         channel = name if name in self._channels else OTHER
         self._turns.labels(channel=channel, outcome=status if status in OUTCOMES else OTHER).inc()
         if seconds is not None:
             self._seconds.labels(channel=channel).observe(seconds)
 
-    def _settled(self, hold: Reservation, status: str) -> None:
-        model = hold.model if hold.model in self._models or len(self._models) < MAX_MODEL_LABELS else OTHER
+    def _count_call(self, reservation: Reservation, status: str) -> None:
+        model = (
+            reservation.model if reservation.model in self._models or len(self._models) < MAX_MODEL_LABELS else OTHER
+        )
         self._models.add(model)
         self._calls.labels(model=model, outcome=status).inc()
-        self._tokens.labels(model=model, direction="input").inc(hold.input)
-        self._tokens.labels(model=model, direction="output").inc(hold.output)
-        self._cost.labels(model=model).inc((hold.nano or 0) / NANO)
+        self._tokens.labels(model=model, direction="input").inc(reservation.input)
+        self._tokens.labels(model=model, direction="output").inc(reservation.output)
+        self._cost.labels(model=model).inc((reservation.nano or 0) / NANO)
 
 
 class _SnapshotCollector(Collector):
-    """What a snapshot says, as gauges."""
+    """The values of a snapshot, as gauges."""
 
-    def __init__(self, read: _MetricsReading) -> None:
-        self._read = read
+    def __init__(self, reading: _MetricsReading) -> None:
+        self._reading = reading
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing beforehand: the names differ from those that are counted."""
+        """Return nothing: no counted metric has one of these names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
         """See `Collector`."""
-        one = self._read.snapshot
-        if one is None:
+        snapshot = self._reading.snapshot
+        if snapshot is None:
             return
         info = GaugeMetricFamily("bubbot_info", "Which version runs.", labels=["version"])
-        info.add_metric([one.version], 1.0)
+        info.add_metric([snapshot.version], 1.0)
         yield info
-        yield GaugeMetricFamily("bubbot_start_time_seconds", "When the bot began, in Unix time.", _unix(one.began))
-        yield CounterMetricFamily("bubbot_store_commits", "Transactions of the database.", self._read.commits)
-        held = one.quarantine is not None
-        yield GaugeMetricFamily("bubbot_quarantine", "Whether a restored home waits for its release.", float(held))
-        yield from _channels(one)
-        yield from _load(one)
-        yield from _budget(one)
-        yield from _database(one)
+        yield GaugeMetricFamily("bubbot_start_time_seconds", "When the bot began, in Unix time.", _unix(snapshot.began))
+        yield CounterMetricFamily("bubbot_store_commits", "Transactions of the database.", self._reading.commits)
+        in_quarantine = snapshot.quarantine is not None
+        yield GaugeMetricFamily(
+            "bubbot_quarantine", "Whether a restored home waits for its release.", float(in_quarantine)
+        )
+        yield from _channels(snapshot)
+        yield from _load(snapshot)
+        yield from _budget(snapshot)
+        yield from _database(snapshot)
 
 
-def _channels(one: HealthSnapshot) -> Iterator[Metric]:
+def _channels(snapshot: HealthSnapshot) -> Iterator[Metric]:
     ready = GaugeMetricFamily("bubbot_channel_ready", "Whether the channel receives.", labels=["channel"])
     name = "bubbot_channel_last_heard_timestamp_seconds"
     heard = GaugeMetricFamily(name, "When its platform last gave a sign of life, in Unix time.", labels=["channel"])
-    for channel in one.channels:
+    for channel in snapshot.channels:
         ready.add_metric([channel.name], float(channel.fine))
         if channel.heard:
             heard.add_metric([channel.name], _unix(channel.heard))
-    owed = GaugeMetricFamily("bubbot_open_deliveries", "Messages that are not delivered.", labels=["channel"])
+    undelivered = GaugeMetricFamily("bubbot_open_deliveries", "Messages that are not delivered.", labels=["channel"])
     oldest = GaugeMetricFamily("bubbot_oldest_open_delivery_seconds", "Age of the oldest of them.", labels=["channel"])
-    for each in one.owed:
-        owed.add_metric([each.channel], each.count)
-        age = _unix(one.at) - _unix(each.oldest) if each.oldest else 0.0
-        oldest.add_metric([each.channel], max(0.0, age))
-    yield from (ready, heard, owed, oldest)
+    for pending in snapshot.owed:
+        undelivered.add_metric([pending.channel], pending.count)
+        age = _unix(snapshot.at) - _unix(pending.oldest) if pending.oldest else 0.0
+        oldest.add_metric([pending.channel], max(0.0, age))
+    yield from (ready, heard, undelivered, oldest)
 
 
-def _load(one: HealthSnapshot) -> Iterator[Metric]:
-    load = one.load
+def _load(snapshot: HealthSnapshot) -> Iterator[Metric]:
+    load = snapshot.load
     yield GaugeMetricFamily("bubbot_messages_waiting", "Messages that wait for a turn.", load.waiting)
     yield GaugeMetricFamily("bubbot_turns_running", "Turns under way.", load.running)
     yield GaugeMetricFamily("bubbot_sessions", "Conversations in memory.", load.sessions)
     records = CounterMetricFamily("bubbot_log_records", "Warnings and errors that were logged.", labels=["level"])
-    records.add_metric(["warning"], one.warnings)
-    records.add_metric(["error"], one.errors)
+    records.add_metric(["warning"], snapshot.warnings)
+    records.add_metric(["error"], snapshot.errors)
     yield records
 
 
-def _budget(one: HealthSnapshot) -> Iterator[Metric]:
+def _budget(snapshot: HealthSnapshot) -> Iterator[Metric]:
     labels = ["period", "measure"]
     spent = GaugeMetricFamily("bubbot_budget_spent", "What the whole bot has spent, by day and month.", labels=labels)
     limit = GaugeMetricFamily(
         "bubbot_budget_limit", "What it may spend; missing where nothing limits it.", labels=labels
     )
-    for used in one.budget:
-        if used.scope == BOT_SCOPE:  # the others are people and chats
-            values = ["month" if used.monthly else "day", used.measure]
-            spent.add_metric(values, used.used)
-            if used.most is not None:
-                limit.add_metric(values, used.most)
+    for usage in snapshot.budget:
+        if usage.scope == BOT_SCOPE:  # the others are people and chats
+            values = ["month" if usage.monthly else "day", usage.measure]
+            spent.add_metric(values, usage.used)
+            if usage.most is not None:
+                limit.add_metric(values, usage.most)
     yield from (spent, limit)
 
 
-def _database(one: HealthSnapshot) -> Iterator[Metric]:
-    found = one.database
-    if found is not None:
-        yield GaugeMetricFamily("bubbot_database_bytes", "Size of the database.", found.size)
-        yield GaugeMetricFamily("bubbot_database_wal_bytes", "Size of its write-ahead log.", found.wal)
-        yield GaugeMetricFamily("bubbot_disk_free_bytes", "What the disk of the home has left.", found.free)
-        yield GaugeMetricFamily("bubbot_entries", "Entries over all tapes.", found.entries)
-    if one.backup is not None:
+def _database(snapshot: HealthSnapshot) -> Iterator[Metric]:
+    database = snapshot.database
+    if database is not None:
+        yield GaugeMetricFamily("bubbot_database_bytes", "Size of the database.", database.size)
+        yield GaugeMetricFamily("bubbot_database_wal_bytes", "Size of its write-ahead log.", database.wal)
+        yield GaugeMetricFamily("bubbot_disk_free_bytes", "What the disk of the home has left.", database.free)
+        yield GaugeMetricFamily("bubbot_entries", "Entries over all tapes.", database.entries)
+    if snapshot.backup is not None:
         name = "bubbot_newest_backup_timestamp_seconds"
-        yield GaugeMetricFamily(name, "When the newest backup was made, in Unix time.", _unix(one.backup.at))
+        yield GaugeMetricFamily(name, "When the newest backup was made, in Unix time.", _unix(snapshot.backup.at))
 
 
 def _unix(instant: str) -> float:
-    found = moment(instant)
-    return found.timestamp() if found else 0.0
+    time = moment(instant)
+    return time.timestamp() if time else 0.0

@@ -1,4 +1,4 @@
-"""Chats that moved: the session keeps the id it began with, messages go to the id the platform uses now."""
+"""Chats that moved: the session keeps its first chat id, messages go to the chat's current id."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 
 class ChatMigrations:
-    """`known`: from the id of each chat that moved to the one it has now."""
+    """The chats that moved; `known` maps the first id of each to its current id."""
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
-        self._now = dict(known or {})
+        self._current = dict(known or {})
 
     def add(self, chat: str, to: str) -> None:
-        """A chat goes on under another id."""
+        """Record that a chat continues under another id."""
         home = self.home(chat)
         if home != to:
-            self._now[home] = to
+            self._current[home] = to
 
     def now(self, chat: str) -> str:
-        """Where messages for a chat go."""
-        return self._now.get(chat, chat)
+        """Return the chat id to which messages for a chat go."""
+        return self._current.get(chat, chat)
 
     def home(self, chat: str) -> str:
-        """The id under which a chat's session began."""
-        return next((old for old, new in self._now.items() if new == chat), chat)
+        """Return the chat id under which a chat's session began."""
+        return next((old for old, new in self._current.items() if new == chat), chat)

@@ -1,4 +1,4 @@
-"""Delivering: every intent's parts in order, each with its receipt."""
+"""Delivering: send the parts of every message in order, and record a receipt for each."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ log = logging.getLogger(__name__)
 
 
 SENDING = 120.0
-"""Seconds that one call of an adapter may take; a file can be large and a line slow."""
+"""Seconds that one call of an adapter may take; a file can be large and a connection slow."""
 
 CONTINUED_BELOW = "↓"
-"""What a half answer says in a group that became a supergroup, where the platform lets it be changed."""
+"""The text of a half answer in a group that became a supergroup, if the platform lets it be changed."""
 
 Given = TypeVar("Given")
 
 How: TypeAlias = Literal["", "resumed", "found", "missing"]
-"""How a part arrived: sent; sent again, and it may repeat; found where it had arrived; looked for in vain, and sent."""
+"""How a part arrived: sent (empty); sent again, and may repeat; found in the chat; searched for without success, and
+sent."""
 
 Became: TypeAlias = Literal["sent", "retried", "failed"]
-"""What became of a part: it arrived; it is tried again; it was left open, or given up."""
+"""The outcome of an attempt: the part arrived; it is tried again; it stays open, or is abandoned."""
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs work in the background."""
@@ -41,9 +42,15 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a delivery is tried. `waits`: seconds before each further try; where `goes_on`, the last of them is
-    repeated until the intent is older than `age` seconds, and is then given up with a fact. `sending`: seconds that
-    one call of the channel may take."""
+    """How long a delivery is tried.
+
+    Attributes:
+        waits: seconds before each further try.
+        goes_on: repeat the last wait until the message is older than `age`, then abandon it with a fact.
+        age: seconds.
+        sending: seconds that one call of the channel may take.
+        sleep: waits so many seconds.
+    """
 
     waits: Sequence[float] = ()
     goes_on: bool = False
@@ -53,26 +60,30 @@ class RetryPolicy:
 
 
 def parts_of(channel: Channel, outbound: Outbound) -> tuple[MessagePart, ...]:
-    """The parts of an outbound; whole as it is, where the channel cuts it into nothing or fails at it."""
+    """Return the parts of an outbound; uncut if the channel fails at it or cuts it into nothing."""
     try:
         parts = tuple(channel.parts(outbound))
     except Exception:  # the adapter is someone else's code; its defect must not cost the answer
-        log.exception("a channel could not cut a message into parts", extra={"action": "parts.defect"})
+        log.exception("channel failed to split a message", extra={"action": "parts.defect"})
         parts = ()
     return parts or whole_parts(outbound)
 
 
 def whole_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
-    """One part for the text, however long, and one for each file."""
-    whole = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
+    """Return one part for the text, however long, and one for each file."""
+    text_part = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
     return (
-        *((whole,) if outbound.text or not outbound.files else ()),
-        *(replace(whole, text="", file=file) for file in outbound.files),
+        *((text_part,) if outbound.text or not outbound.files else ()),
+        *(replace(text_part, text="", file=file) for file in outbound.files),
     )
 
 
 async def answered(call: Awaitable[Given], within: float) -> Given:
-    """What a call of an adapter gives. Whatever else goes wrong in it, or takes longer, is a `DeliveryFailed`."""
+    """Return the result of an adapter's call.
+
+    Raises:
+        DeliveryFailed: the call failed in any way, or took longer than `within` seconds.
+    """
     try:
         async with asyncio.timeout(within):
             return await call
@@ -85,7 +96,7 @@ async def answered(call: Awaitable[Given], within: float) -> Given:
             raise
         raise DeliveryFailed("the channel gave the call up", maybe=True) from error
     except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
-        log.exception("a channel failed in an unforeseen way", extra={"action": "deliver.defect"})
+        log.exception("channel failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error
 
 
@@ -94,13 +105,15 @@ async def settle_live(
 ) -> LiveMessage:
     """Find out the platform's id of a live message that was sent first, or may have been, and record it.
 
-    The channel's history is searched for what was sent first. If it is not there, that is sent again under its key,
+    The channel's history is searched for the first text. If it is not there, that text is sent again under its key,
     so that a request which is still on its way makes no second message.
 
     Args:
-        live: returned as it is if its id is known, or cannot be found out on this platform.
+        channel: the adapter.
+        outbox: records the id.
+        live: returned unchanged if its id is known, or cannot be found out on this platform.
         within: seconds that one call of the channel may take.
-        send: False if a message that is not there yet is not wanted any more.
+        send: False if a message that is not there yet is not needed any more.
 
     Raises:
         DeliveryFailed: the platform cannot be asked at present.
@@ -116,7 +129,7 @@ async def settle_live(
     except DeliveryFailed as error:
         if not error.permanent:
             raise
-        log.debug("a live answer was not looked for: %s", error, extra={"action": "deliver.not_found"})
+        log.debug("live answer not searched for: %s", error, extra={"action": "deliver.not_found"})
     try:
         if not receipt.external_id and send:
             receipt = receipt_of(await answered(channel.send(part), within))
@@ -131,19 +144,30 @@ async def settle_live(
 
 
 async def nobody_minds(_chat: str, _reason: str) -> None:
-    """For deliveries that nothing depends on."""
+    """Ignore an unreachable chat, for deliveries that nothing depends on."""
 
 
 async def always_room() -> None:
-    """For outboxes that are on no disk."""
+    """Return at once, for outboxes that are not on a disk."""
 
 
 class Deliverer:
-    """Delivers the intents of one channel, those of one chat one after another.
+    """Delivers the messages of one channel, those of one chat one after another.
 
-    `now` is asked how old an intent is; `spawn` runs what `queue` was given; `where` says which chat a chat is now;
-    `settled` returns when nothing is shown of a session's turn any more. `one_lane`: all chats share one output.
-    `has_room` waits while the disk is full: what is sent could not be written down.
+    Args:
+        channel: the adapter.
+        outbox: holds the messages and their receipts.
+        patience: how failures are retried.
+        now: tells how old a message is.
+        spawn: runs the tasks of `queue`.
+        where: returns the current id of a chat.
+        settled: waits until nothing is shown of a session's turn any more; None if nothing ever is.
+        one_lane: all chats share one output.
+        has_room: waits while the disk is full: a receipt could not be written.
+
+    Attributes:
+        gone: called for an unreachable chat, with the id its session began with, and the reason.
+        became: called with the outcome of each attempt.
     """
 
     def __init__(
@@ -160,226 +184,224 @@ class Deliverer:
         has_room: Callable[[], Awaitable[None]] = always_room,
     ) -> None:
         self.gone: Callable[[str, str], Awaitable[None]] = nobody_minds
-        """Told of a chat that cannot be reached any more, by the id its session began with, and why."""
         self.became: Callable[[Became], None] = lambda _: None
-        """Told what becomes of each part."""
         self._settled = settled
         self._one_lane = one_lane
         self._has_room = has_room
         self._channel = channel
         self._outbox = outbox
-        self._patience = patience
+        self._retry_policy = patience
         self._now = now
         self._spawn = spawn
         self._where = where
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._waiting: dict[str, list[tuple[OutboxMessage, bool]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._none_waits = asyncio.Event()
-        self._none_waits.set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     async def deliver(self, intent: OutboxMessage, *, resumed: bool = False) -> None:
-        """Sends the parts that have no receipt. What cannot be sent stays open and is told to the operator."""
+        """Send the parts that have no receipt. What cannot be sent stays open and is logged."""
         if not intent.parts:
             return
-        with bind(session=intent.session, turn=intent.turn):  # one task delivers what several turns said
-            await self._delivered(intent, resumed=resumed)
+        with bind(session=intent.session, turn=intent.turn):  # one task delivers the messages of several turns
+            await self._deliver_parts(intent, resumed=resumed)
 
-    async def _delivered(self, intent: OutboxMessage, *, resumed: bool) -> None:
+    async def _deliver_parts(self, message: OutboxMessage, *, resumed: bool) -> None:
         if self._settled is not None:
-            await self._settled(intent.session)
-        async with self._turn_of(intent.parts[0].chat):
-            if resumed:  # it may have been delivered while this waited
-                intent = next(
-                    (one for one in await self._outbox.open() if one.id == intent.id), replace(intent, parts=())
+            await self._settled(message.session)
+        async with self._chat_lock(message.parts[0].chat):
+            if resumed:  # it may have been delivered in the meantime
+                message = next(
+                    (each for each in await self._outbox.open() if each.id == message.id), replace(message, parts=())
                 )
-            for place in range(len(intent.parts)):
-                if place not in intent.sent and not await self._part(intent, place, resumed=resumed):
+            for index in range(len(message.parts)):
+                if index not in message.sent and not await self._deliver_part(message, index, resumed=resumed):
                     return
 
     def queue(self, intent: OutboxMessage, *, resumed: bool = False) -> None:
-        """Delivers it in the background, after what its chat already waits for."""
+        """Deliver a message in the background, after those its chat already waits for."""
         chat = intent.parts[0].chat if intent.parts else ""
         waiting = self._waiting.get(chat)
         if waiting is not None:
             waiting.append((intent, resumed))
             return
         self._waiting[chat] = [(intent, resumed)]
-        self._none_waits.clear()
+        self._is_idle.clear()
         self._tasks[chat] = self._spawn(self._drain(chat))
 
     def owes(self, chat: str) -> bool:
-        """Whether something for this chat is being delivered in the background."""
+        """Return true if something for this chat is being delivered in the background."""
         return chat in self._waiting
 
     def cancel(self) -> None:
-        """Gives up what is being delivered in the background; it stays open for the next start."""
+        """Cancel the deliveries in the background; the messages stay open for the next start."""
         for task in list(self._tasks.values()):
             task.cancel()
 
     async def idle(self) -> None:
-        """Returns when nothing is being delivered in the background."""
-        await self._none_waits.wait()
+        """Return when nothing is being delivered in the background."""
+        await self._is_idle.wait()
 
     async def delivered(self, chat: str) -> None:
-        """Returns when nothing for this chat is being delivered in the background."""
+        """Return when nothing for this chat is being delivered in the background."""
         while (task := self._tasks.get(chat)) is not None and not task.done():
             await asyncio.wait([task])
 
     async def resume(self, session: str | None = None, *, queued: bool = False) -> int:
-        """Delivers what an earlier process left open, of one session or of all; says how many intents that were."""
-        owed = [one for one in await self._outbox.open() if session is None or one.session == session]
-        if owed:
-            await self._outbox.mark()  # a store that takes no receipts is found out before anything is sent again
-        for intent in owed:
+        """Deliver what an earlier process left open, of one session or of all; return the number of messages."""
+        pending = [each for each in await self._outbox.open() if session is None or each.session == session]
+        if pending:
+            await self._outbox.mark()  # fails before anything is sent again if the store takes no receipts
+        for message in pending:
             if queued:
-                self.queue(intent, resumed=True)
+                self.queue(message, resumed=True)
             else:
-                await self.deliver(intent, resumed=True)
-        return len(owed)
+                await self.deliver(message, resumed=True)
+        return len(pending)
 
     async def tell(self, outbound: Outbound) -> None:
-        """Says something at once that no turn said; nothing is owed for it, so a failure is only told the operator."""
-        async with self._turn_of(outbound.chat):
+        """Send a notice at once that is not in the outbox; a failure is only logged."""
+        async with self._chat_lock(outbound.chat):
             try:
                 for part in parts_of(self._channel, outbound):
-                    await self._send(self._placed(part))
+                    await self._send(self._at_current_chat(part))
             except DeliveryFailed as error:
-                log.warning("a notice was not delivered: %s", error, extra={"action": "tell.failed"})
+                log.warning("notice not delivered: %s", error, extra={"action": "tell.failed"})
 
     async def _drain(self, chat: str) -> None:
         try:
             while waiting := self._waiting[chat]:
-                intent, resumed = waiting[0]
-                await self.deliver(intent, resumed=resumed)
+                message, resumed = waiting[0]
+                await self.deliver(message, resumed=resumed)
                 waiting.pop(0)
         finally:
             del self._waiting[chat]
             self._tasks.pop(chat, None)
             if not self._waiting:
-                self._none_waits.set()
+                self._is_idle.set()
 
-    def _turn_of(self, chat: str) -> asyncio.Lock:
-        """The lock of a chat's deliveries, by the id its session began with; kept while somebody has it."""
+    def _chat_lock(self, chat: str) -> asyncio.Lock:
+        """Return the lock of a chat's deliveries, by the chat's first id; it lives while somebody holds it."""
         return self._locks.setdefault("" if self._one_lane else chat, asyncio.Lock())
 
-    def _placed(self, part: MessagePart) -> MessagePart:
+    def _at_current_chat(self, part: MessagePart) -> MessagePart:
         return replace(part, chat=self._where(part.chat))
 
-    async def _part(self, intent: OutboxMessage, place: int, *, resumed: bool) -> bool:
-        """Sends one part and records that it arrived; False where it did not."""
-        live = await self._outbox.live_message(intent.inbound) if place == _shown_at(intent) else None
+    async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool) -> bool:
+        """Send one part and record its receipt; return False if it did not arrive."""
+        live = await self._outbox.live_message(message.inbound) if index == _live_part_index(message) else None
         try:
-            receipt, how = await self._tried(intent, place, live, again=resumed)
+            receipt, how = await self._send_until_arrived(message, index, live, again=resumed)
         except DeliveryFailed as error:
-            log.warning("a message was not delivered: %s", error, extra={"action": "deliver.failed"})
+            log.warning("message not delivered: %s", error, extra={"action": "deliver.failed"})
             self.became("failed")
-            if error.permanent or self._too_old(intent):
-                await self._outbox.end(intent, str(error))
+            if error.permanent or self._too_old(message):
+                await self._outbox.end(message, str(error))
             if error.gone:
-                await self.gone(intent.parts[place].chat, str(error))
+                await self.gone(message.parts[index].chat, str(error))
             return False
-        await self._outbox.receipt(intent, place, receipt, how=how)
+        await self._outbox.receipt(message, index, receipt, how=how)
         self.became("sent")
         return True
 
-    async def _tried(
-        self, intent: OutboxMessage, place: int, live: LiveMessage | None, *, again: bool
+    async def _send_until_arrived(
+        self, message: OutboxMessage, index: int, live: LiveMessage | None, *, again: bool
     ) -> tuple[Receipt, How]:
-        """Sends a part until it arrives, or it is no use. `again`: it may have been sent before."""
-        part, tries = self._placed(replace(intent.parts[place], key=part_key(intent, place))), 0
+        """Send a part until it arrives or further tries are useless. `again`: it may have been sent before."""
+        part, tries = self._at_current_chat(replace(message.parts[index], key=part_key(message, index))), 0
         while True:
             await self._has_room()
             try:
                 if live is not None:
-                    live = await settle_live(self._channel, self._outbox, live, self._patience.sending)
-                    if live.message and (changed := await self._changed(part, live)):
-                        return changed, ""  # the same change twice is one
+                    live = await settle_live(self._channel, self._outbox, live, self._retry_policy.sending)
+                    if live.message and (receipt := await self._edit_live(part, live)):
+                        return receipt, ""  # changing it twice does no harm
                 if again:
-                    return await self._found_or_sent(part, intent)
+                    return await self._find_or_send(part, message)
                 return await self._send(part), ""
             except DeliveryFailed as error:
                 again = again or error.maybe
-                wait = self._wait(error, tries, intent)
+                wait = self._retry_wait(error, tries, message)
                 if wait is None:
                     raise
             tries += 1
             self.became("retried")
-            await self._patience.sleep(wait)
+            await self._retry_policy.sleep(wait)
 
-    async def _changed(self, part: MessagePart, live: LiveMessage) -> Receipt | None:
-        """Put the part in the place of the message that showed the answer while it was written, where that can be."""
+    async def _edit_live(self, part: MessagePart, live: LiveMessage) -> Receipt | None:
+        """Replace the live message that showed the answer with this part; return None if that is not possible."""
         if not isinstance(self._channel, SupportsEditing):
             return None
         chat = live.chat or part.chat
         if self._where(chat) != chat:
-            await self._leave_behind(live)
+            await self._mark_moved(live)
             return None
-        named = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
+        edited = replace(part, text=part.file.name, file=None, markup={}) if part.file else part
         try:
-            await answered(self._channel.edit(live.message, replace(named, chat=chat)), self._patience.sending)
+            await answered(self._channel.edit(live.message, replace(edited, chat=chat)), self._retry_policy.sending)
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
             return None
         return None if part.file else Receipt(live.message)
 
-    async def _leave_behind(self, live: LiveMessage) -> None:
-        """Take the half answer out of a chat that the platform has moved: the whole one goes to the new chat.
+    async def _mark_moved(self, live: LiveMessage) -> None:
+        """Replace the half answer in a chat that the platform has moved: the complete one goes to the new chat.
 
-        Ids of messages name others there, so the old message can only be changed where it stands, if at all.
+        Message ids mean other messages there, so the old message can only be changed in the old chat, if at all.
         """
         if not isinstance(self._channel, SupportsEditing) or live.part is None:
             return
         try:
             part = replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
-            await answered(self._channel.edit(live.message, part), self._patience.sending)
+            await answered(self._channel.edit(live.message, part), self._retry_policy.sending)
         except DeliveryFailed as error:
-            log.debug("a live answer stays in the chat that moved: %s", error, extra={"action": "live.moved"})
+            log.debug("live answer stays in the old chat: %s", error, extra={"action": "live.moved"})
 
-    async def _found_or_sent(self, part: MessagePart, intent: OutboxMessage) -> tuple[Receipt, How]:
-        """Looks for a part that may have been sent, where the platform can be asked, and sends it where it is not."""
+    async def _find_or_send(self, part: MessagePart, message: OutboxMessage) -> tuple[Receipt, How]:
+        """Search for a part that may have been sent, if the platform can be asked; send it if it is not there."""
         if not isinstance(self._channel, FindsMessages):
             return await self._send(part), "resumed"
         try:
-            for message in await answered(self._channel.find(part, intent.date), self._patience.sending):
-                if not await self._outbox.knows(message):
-                    return Receipt(message), "found"
+            for message_id in await answered(self._channel.find(part, message.date), self._retry_policy.sending):
+                if not await self._outbox.knows(message_id):
+                    return Receipt(message_id), "found"
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
-            log.debug("it was not looked for what was sent: %s", error, extra={"action": "deliver.not_found"})
+            log.debug("sent part not searched for: %s", error, extra={"action": "deliver.not_found"})
             return await self._send(part), "resumed"
         return await self._send(part), "missing"
 
     async def _send(self, part: MessagePart) -> Receipt:
-        return receipt_of(await answered(self._channel.send(part), self._patience.sending))
+        return receipt_of(await answered(self._channel.send(part), self._retry_policy.sending))
 
-    def _wait(self, error: DeliveryFailed, tries: int, intent: OutboxMessage) -> float | None:
-        """Seconds until the next try; None where there is none."""
-        waits = self._patience.waits
-        if error.permanent or not waits or (tries >= len(waits) and not self._patience.goes_on):
+    def _retry_wait(self, error: DeliveryFailed, tries: int, message: OutboxMessage) -> float | None:
+        """Return the seconds until the next try; None if there is none."""
+        waits = self._retry_policy.waits
+        if error.permanent or not waits or (tries >= len(waits) and not self._retry_policy.goes_on):
             return None
-        if tries >= len(waits) and self._too_old(intent):
+        if tries >= len(waits) and self._too_old(message):
             return None
         return max(waits[min(tries, len(waits) - 1)], error.retry_after or 0.0)
 
-    def _too_old(self, intent: OutboxMessage) -> bool:
-        merged = moment(intent.date)
+    def _too_old(self, message: OutboxMessage) -> bool:
+        merged = moment(message.date)
         return (
-            self._patience.goes_on
+            self._retry_policy.goes_on
             and merged is not None
-            and (self._now() - merged).total_seconds() > self._patience.age
+            and (self._now() - merged).total_seconds() > self._retry_policy.age
         )
 
 
 def receipt_of(given: object) -> Receipt:
-    """What a sending gave: an adapter of somebody else's may give anything."""
+    """Return what the adapter's `send` returned if it is a receipt, else an empty one."""
     return given if isinstance(given, Receipt) else Receipt()
 
 
 def part_key(intent: OutboxMessage, place: int) -> str:
-    """The `key` of a part: the same in every process that sends it."""
+    """Return the `key` of a part: the same in every process that sends it."""
     return f"p{sha256(f'{intent.session}:{intent.turn}:{intent.id}:{intent.date}:{place}'.encode()).hexdigest()[:20]}"
 
 
@@ -388,6 +410,6 @@ def live_key(live: LiveMessage) -> str:
     return f"l{sha256(f'{live.session}:{live.inbound}:{live.date}'.encode()).hexdigest()[:20]}"
 
 
-def _shown_at(intent: OutboxMessage) -> int:
-    """The place of the part that takes the place of a live message: the first with text."""
-    return next((place for place, part in enumerate(intent.parts) if part.file is None), 0)
+def _live_part_index(message: OutboxMessage) -> int:
+    """Return the index of the part that replaces a live message: the first with text."""
+    return next((index for index, part in enumerate(message.parts) if part.file is None), 0)

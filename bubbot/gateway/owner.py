@@ -1,4 +1,4 @@
-"""Telling the owner something that no turn said: in the direct chat where an owner wrote last."""
+"""Notices to the owner that no turn wrote: in the direct chat in which an owner wrote last."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from bubbot.tape.entry import TapeEntry
 
 
 class OwnerChat:
-    """Knows where owners are reached. `tape` is the one that keeps the fact that they were told."""
+    """Finds the chat of an owner. `tape` records the fact that the owner was told."""
 
     def __init__(self, lines: Mapping[str, ChannelRuntime], tape: str) -> None:
-        self._lines = lines
+        self._channel_runtimes = lines
         self._tape = tape
 
     async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
         """See `NotifyOwner`."""
-        for line in self._lines.values():
-            access = line.rules.access
+        for channel_runtime in self._channel_runtimes.values():
+            access = channel_runtime.rules.access
             if access is None:
                 continue
-            name = line.channel.name
-            owners = frozenset(one for one in access.people(name) if access.role(name, one) is Role.OWNER)
-            inbound = await line.inbox.direct(owners) if owners else None
+            name = channel_runtime.channel.name
+            owners = frozenset(person for person in access.people(name) if access.role(name, person) is Role.OWNER)
+            inbound = await channel_runtime.inbox.direct(owners) if owners else None
             if inbound is None:
                 continue
-            parts = tuple(line.link.parts(Outbound(name, inbound.chat, text, inbound.thread)))
-            intent = await line.outbox.say(inbound.session, key, parts, {self._tape: [fact]})
-            await line.deliver(intent)
+            parts = tuple(channel_runtime.link.parts(Outbound(name, inbound.chat, text, inbound.thread)))
+            message = await channel_runtime.outbox.say(inbound.session, key, parts, {self._tape: [fact]})
+            await channel_runtime.deliver(message)
             return True
         return False

@@ -1,4 +1,4 @@
-"""The paths at which channels are called over HTTP."""
+"""The HTTP paths of channels whose platform calls them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bubbot.ports.channel import SupportsWebhook
 
 
 def check_paths(channels: Mapping[str, SupportsWebhook]) -> None:
-    """Raises `ConfigError` where two channels want one path."""
+    """Raise `ConfigError` if two channels want the same path."""
     paths: dict[str, str] = {}
     for name, channel in channels.items():
         if (first := paths.setdefault(channel.path, name)) != name:

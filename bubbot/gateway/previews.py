@@ -1,4 +1,4 @@
-"""Previews: what running turns show, handed to the channels that can show it."""
+"""Previews: pass what running turns show to the channels that can show it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ log = logging.getLogger(__name__)
 
 
 class PreviewSink:
-    """Hands previews to the channel of their session. A channel that fails at one is spared the rest of that turn."""
+    """Passes previews to the channel of their session. A channel that fails at one gets no more of that turn."""
 
     def __init__(self, channels: Mapping[str, ShowsPreviews]) -> None:
         self._channels = dict(channels)
-        self._spared: set[str] = set()
+        self._failed: set[str] = set()
 
     def __call__(self, session: str, event: Preview) -> None:
-        """Shows the event, or logs why not; never raises."""
+        """Show the event; log a failure instead of raising it."""
         channel = self._channels.get(session.partition(":")[0])
         if channel is None:
             return
         if isinstance(event, TurnStarted):
-            self._spared.discard(session)
-        if session in self._spared:
+            self._failed.discard(session)
+        if session in self._failed:
             return
         try:
             channel.preview(session, event)
-        except Exception:  # the adapter is someone else's code, and what it shows must not cost a turn
-            self._spared.add(session)
-            log.warning("a preview failed", exc_info=True, extra={"action": "preview.failed", "session": session})
+        except Exception:  # the adapter is someone else's code, and a preview must not cost a turn
+            self._failed.add(session)
+            log.warning("preview failed", exc_info=True, extra={"action": "preview.failed", "session": session})

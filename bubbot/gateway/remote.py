@@ -1,4 +1,4 @@
-"""The channel whose adapters run in other processes: `bubbot chat` and `bubbot ask` beside the daemon."""
+"""The channel whose adapters run in other processes: `bubbot chat` and `bubbot ask` while the daemon is running."""
 
 from __future__ import annotations
 
@@ -43,24 +43,28 @@ log = logging.getLogger(__name__)
 
 EVENTS: tuple[type[ChannelEvent], ...] = (Inbound, Edit, Deletion, Reaction, ChatMigration, UnparsedUpdate, StopRequest)
 MAX_REMEMBERED_SENDERS = 1000
-"""Messages of which is known who asked; of older ones the newest client of the session counts as asker."""
+"""Messages whose client is remembered; answers to older ones go to the newest client of the session."""
 CLIENT_READY_SECONDS = 30.0
-"""Seconds that the channel may take to be run."""
+"""Seconds to wait until the channel runs."""
 ID_LIMIT = 200
 """Characters of the id that a client gives a part."""
 MAX_REMOTE_REASON = 500
-"""Characters of a client's reason that are kept."""
+"""Characters to keep of a client's reason."""
 NO_CLIENT_REASON = "nobody has this chat open; it waits for the next one"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatService:
-    """What the clients may ask of the bot, session by session.
+    """The requests that clients may make of the bot, session by session.
 
-    `accept`: see `InboundGate.accept`. `notice`: what to tell first in a chat, and begins to load the model. `owed`
-    delivers the session's open intents and says how many of its messages wait for turns. `idle` returns when no
-    turn of the session runs or waits, and what they said has been handed to `send`; `delivered` when nothing for a
-    chat is being sent. `tape` is that of a session.
+    Attributes:
+        accept: see `InboundGate.accept`.
+        notice: returns the first text to show in a chat, and begins to load the model.
+        owed: delivers the session's open messages and returns how many inbounds wait for turns.
+        idle: returns when no turn of the session runs or waits, and its answers have been passed to `send`.
+        delivered: returns when nothing for a chat is being sent.
+        commands: returns the commands that people may type.
+        tape: returns the tape of a session.
     """
 
     accept: Callable[[Inbound], Awaitable[asyncio.Future[TurnResult] | None]]
@@ -74,8 +78,15 @@ class ChatService:
 
 @dataclass
 class _RemoteSender:
-    """Who said something. `tape`: that of its session, where it is `bubbot ask`, whose part comes with the result;
-    `shown` is set when the client has taken its part, or has failed to."""
+    """The client that sent a message.
+
+    Attributes:
+        peer: its connection.
+        session: the session of the message.
+        tape: that of the session, for `bubbot ask`, whose part comes with the result; else None.
+        result: the turn's, for `bubbot ask`; else None.
+        shown: set when the client has taken its part, or has failed to.
+    """
 
     peer: ControlPeer
     session: str
@@ -85,19 +96,24 @@ class _RemoteSender:
 
 
 class RemoteChannel:
-    """See `Channel` and `ShowsPreviews`. An answer goes to the client that asked, whose receipt counts; other clients of
-    the session get a copy. Where nobody is attached, it waits for the next one."""
+    """See `Channel` and `ShowsPreviews`.
+
+    An answer goes to the client that sent the message, whose receipt counts; other clients of the session get a copy.
+    If no client is attached, it waits for the next one.
+
+    Attributes:
+        blob: reads a stored file by its digest; clients get the bytes with the part.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.blob: Callable[[str], Awaitable[bytes]] = no_blob
-        """Reads a stored file by its digest; the clients are sent the bytes with its part."""
         self._receive: asyncio.Future[Receive] | None = None
         self._attached: dict[str, list[ControlPeer]] = {}
         self._asked: dict[str, _RemoteSender] = {}
 
     async def run(self, receive: Receive) -> None:
-        """Takes what the clients send, until it is cancelled."""
+        """Receive what the clients send, until cancelled."""
         self._receiver().set_result(receive)
         try:
             await asyncio.get_running_loop().create_future()
@@ -105,49 +121,49 @@ class RemoteChannel:
             self._receive = None
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """One part for the text: a terminal takes any length; one for each file, which the client saves."""
+        """Return one part for the text, of any length for a terminal, and one for each file, which the client saves."""
         return whole_parts(outbound)
 
     async def send(self, part: MessagePart) -> Receipt:
-        """Returns when the client that asked has shown the part."""
+        """Send a part and return when the client that asked has shown it."""
         session = ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
-        asked = self._asked.get(part.reply_to)
-        if asked is not None and (asked.session != session or asked.peer.gone.is_set()):
-            asked = None
-        there = self._there(session)
-        first = asked.peer if asked else there[-1] if there else None
-        if first is None:
+        sender = self._asked.get(part.reply_to)
+        if sender is not None and (sender.session != session or sender.peer.gone.is_set()):
+            sender = None
+        clients = self._clients(session)
+        client = sender.peer if sender else clients[-1] if clients else None
+        if client is None:
             raise DeliveryFailed(NO_CLIENT_REASON)
         body: JsonObject = {"part": encode(part)}
         if part.file and part.file.digest:
             body["bytes"] = b64encode(await self.blob(part.file.digest)).decode()
-        for other in there:
-            if other is not first:
+        for other in clients:
+            if other is not client:
                 other.notify("copy", body)
-        if asked and asked.tape:
-            body["result"] = await _result(asked, part.text)
+        if sender and sender.tape:
+            body["result"] = await _turn_result(sender, part.text)
         try:
-            return await _shown(first, body)
+            return await _show_at(client, body)
         finally:
-            if asked:
-                asked.shown.set()
+            if sender:
+                sender.shown.set()
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `ShowsPreviews`. Pieces are dropped where a client is slow; begin and end of a turn are not."""
-        there = self._there(session)
-        if there:
+        """See `ShowsPreviews`. For a slow client, pieces are dropped; begin and end of a turn are not."""
+        clients = self._clients(session)
+        if clients:
             spare = isinstance(event, TextStreamed | ToolStarted | ToolFinished)
             body = {"event": encode(event)}
-            for peer in there:
+            for peer in clients:
                 peer.notify("preview", body, spare=spare)
 
     def handlers(self, doors: ChatService) -> Mapping[str, Handler]:
-        """What the control server answers for this channel."""
+        """Return the control server's handlers for this channel, by request."""
 
         async def opened(peer: ControlPeer, body: JsonObject) -> JsonObject:
             session = self._session(body)
             self._attached.setdefault(session, []).append(peer)
-            commands = [encode(one) for one in doors.commands()]
+            commands = [encode(command) for command in doors.commands()]
             return {"notice": await doors.notice(session), "commands": commands}
 
         async def owed(_peer: ControlPeer, body: JsonObject) -> JsonObject:
@@ -158,14 +174,14 @@ class RemoteChannel:
             return {}
 
         async def event(peer: ControlPeer, body: JsonObject) -> JsonObject:
-            found = decode(body.get("event"), *EVENTS)
-            if found.channel != self.name:
-                raise ControlError(f"the event is of the channel {found.channel!r}, not of {self.name!r}")
-            if isinstance(found, Inbound):
-                self._remember(found.external_id, _RemoteSender(peer, found.session))
+            received = decode(body.get("event"), *EVENTS)
+            if received.channel != self.name:
+                raise ControlError(f"the event is of the channel {received.channel!r}, not of {self.name!r}")
+            if isinstance(received, Inbound):
+                self._remember(received.external_id, _RemoteSender(peer, received.session))
             async with asyncio.timeout(CLIENT_READY_SECONDS):
                 receive = await asyncio.shield(self._receiver())
-            await receive(found)
+            await receive(received)
             return {}
 
         async def ask(peer: ControlPeer, body: JsonObject) -> JsonObject:
@@ -174,30 +190,30 @@ class RemoteChannel:
         return {"open": opened, "owed": owed, "idle": idle, "event": event, "ask": ask}
 
     def left(self, peer: ControlPeer) -> None:
-        """Forgets a client that has gone."""
-        for session, there in list(self._attached.items()):
-            if peer in there:
-                there.remove(peer)
-            if not there:
+        """Forget a client that has disconnected."""
+        for session, clients in list(self._attached.items()):
+            if peer in clients:
+                clients.remove(peer)
+            if not clients:
                 del self._attached[session]
-        for external_id in [key for key, asked in self._asked.items() if asked.peer is peer]:
+        for external_id in [key for key, sender in self._asked.items() if sender.peer is peer]:
             del self._asked[external_id]
 
-    async def _ask(self, peer: ControlPeer, inbound: Inbound, doors: ChatService) -> JsonObject:
+    async def _ask(self, peer: ControlPeer, inbound: Inbound, service: ChatService) -> JsonObject:
         if inbound.channel != self.name:
             raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
-        asked = _RemoteSender(peer, inbound.session, doors.tape(inbound.session))
-        self._remember(inbound.external_id, asked)
-        asked.result = await doors.accept(inbound)
-        if asked.result is None:
+        sender = _RemoteSender(peer, inbound.session, service.tape(inbound.session))
+        self._remember(inbound.external_id, sender)
+        sender.result = await service.accept(inbound)
+        if sender.result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
-        result = await asyncio.shield(asked.result)
-        with suppress(TimeoutError):  # the client leaves with the result; what comes with the answer comes before
+        result = await asyncio.shield(sender.result)
+        with suppress(TimeoutError):  # the client leaves with the result; the answer and its files come first
             async with asyncio.timeout(RECEIPT_WAIT):
                 if result.text:
-                    await asked.shown.wait()
-                await doors.delivered(inbound.chat)
-        return _told(result)
+                    await sender.shown.wait()
+                await service.delivered(inbound.chat)
+        return _result_json(result)
 
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
@@ -205,13 +221,13 @@ class RemoteChannel:
             raise ControlError(f"{session!r} is no session of the channel {self.name!r}")
         return session
 
-    def _remember(self, external_id: str, asked: _RemoteSender) -> None:
-        self._asked[external_id] = asked
+    def _remember(self, external_id: str, sender: _RemoteSender) -> None:
+        self._asked[external_id] = sender
         while len(self._asked) > MAX_REMEMBERED_SENDERS:
             del self._asked[next(iter(self._asked))]
 
-    def _there(self, session: str) -> list[ControlPeer]:
-        """The clients of a session, the newest last."""
+    def _clients(self, session: str) -> list[ControlPeer]:
+        """Return the clients of a session, the newest last."""
         return [peer for peer in self._attached.get(session, ()) if not peer.gone.is_set()]
 
     def _receiver(self) -> asyncio.Future[Receive]:
@@ -220,38 +236,38 @@ class RemoteChannel:
         return self._receive
 
 
-async def _shown(client: ControlPeer, body: JsonObject) -> Receipt:
-    """Let a client show a part. Whatever it answers instead of a receipt is a `DeliveryFailed` of our own making."""
+async def _show_at(client: ControlPeer, body: JsonObject) -> Receipt:
+    """Let a client show a part. Any answer other than a receipt becomes a `DeliveryFailed` of our own making."""
     try:
-        told = await client.request("part", body, timeout=RECEIPT_WAIT)
-        external_id = told.get("external_id", "")
+        reply = await client.request("part", body, timeout=RECEIPT_WAIT)
+        external_id = reply.get("external_id", "")
         if not isinstance(external_id, str) or len(external_id) > ID_LIMIT or not external_id.isprintable():
             raise ControlError("its receipt cannot be read")
     except DeliveryFailed as error:
-        # A terminal cannot say more than whether another try is useless: what else it claims is not believed.
+        # A terminal can only say if another try is useless; its other claims are ignored.
         raise DeliveryFailed(str(error)[:MAX_REMOTE_REASON], permanent=error.permanent) from error
     except BubbotError as error:
-        client.close()  # what it shows from now on could be a repeat
+        client.close()  # anything it shows from now on could be a repeat
         reason = f"the chat did not take the answer ({str(error)[:MAX_REMOTE_REASON]}); it waits for the next one"
         raise DeliveryFailed(reason) from error
-    except Exception as error:  # the boundary to another program: nothing that it sends may end the bot
+    except Exception as error:  # the boundary to another program: nothing it sends may end the bot
         client.close()
-        log.exception("a chat failed in an unforeseen way", extra={"action": "deliver.defect"})
+        log.exception("chat client failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the chat failed ({type(error).__name__}); the answer waits for the next one") from error
     return Receipt(external_id)
 
 
-async def _result(asked: _RemoteSender, text: str) -> JsonObject:
-    """How the turn ended whose text this is. It is merged before its text is sent, so its tape knows."""
-    if asked.result is not None and asked.result.done():
-        return _told(asked.result.result())
-    last = await asked.tape.read(LastTurnView()) if asked.tape else None
-    if last is None:  # somebody put the tape aside meanwhile
+async def _turn_result(sender: _RemoteSender, text: str) -> JsonObject:
+    """Return the result of the turn with this text. The turn is merged before its text is sent, so its tape knows."""
+    if sender.result is not None and sender.result.done():
+        return _result_json(sender.result.result())
+    last_turn = await sender.tape.read(LastTurnView()) if sender.tape else None
+    if last_turn is None:  # the tape was archived in the meantime
         return {"turn": "", "status": "answered", "text": text, "entries": []}
-    return {"turn": last.turn, "status": last.status, "text": text, "entries": list(last.entries)}
+    return {"turn": last_turn.turn, "status": last_turn.status, "text": text, "entries": list(last_turn.entries)}
 
 
-def _told(result: TurnResult) -> JsonObject:
+def _result_json(result: TurnResult) -> JsonObject:
     ids = [entry.id for entry in result.merged]
     return {
         "turn": result.turn,

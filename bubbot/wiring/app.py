@@ -1,4 +1,4 @@
-"""The composition root: settings in, a running bot out. The only file that names concrete classes."""
+"""The composition root: build a running bot from the settings. The only file that names concrete classes."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ log = logging.getLogger(__name__)
 
 
 def now() -> datetime:
-    """The current time, in UTC."""
+    """Return the current time, in UTC."""
     return datetime.now(UTC)  # noqa: TID251 - the one clock
 
 
 def new_id() -> str:
-    """A fresh random id, 32 hexadecimal digits."""
+    """Return a new random id, 32 hexadecimal digits."""
     return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
 class PortWrappers:
-    """Wraps put around ports before they are used: how a deployment, or a test, changes a turn."""
+    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn."""
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
     model: Callable[[Model], Model] = lambda model: model
@@ -74,10 +74,22 @@ class PortWrappers:
 
 @dataclass
 class Bot:
-    """A bot, ready to run: its lines by the name of their channel.
+    """A bot, ready to run.
 
-    `opened` is the store itself, without wraps; `sets` are its models, of which the newest counts; `commands` are those
-    people may type; `group` owns every long-lived task; `maker` makes further lines; `watch` looks over it all.
+    Attributes:
+        store: the store, wrapped.
+        opened: the store itself, without wrappers.
+        sets: its models; the last set is in use.
+        runtime: runs the turns.
+        lines: its channels, by name.
+        workspace: the label of its home in the store.
+        commands: those that people may type.
+        group: owns every long-lived task.
+        maker: builds further channels.
+        shared: what turns use.
+        purse: its budgets.
+        wrap: the wrappers of its ports.
+        watch: collects its health.
     """
 
     store: TapeStore
@@ -96,17 +108,17 @@ class Bot:
 
     @property
     def models(self) -> SessionModels:
-        """Knows the model of each session."""
+        """The models of each session."""
         return self.sets[-1].sessions
 
     @property
     def time(self) -> Scheduler:
-        """The schedules."""
+        """The scheduler."""
         return self.shared.time
 
     @property
     def line(self) -> ChannelRuntime:
-        """The only line, of a bot in a terminal or a pipe."""
+        """The only channel, of a bot in a terminal or a pipe."""
         (line,) = self.lines.values()
         return line
 
@@ -117,60 +129,60 @@ class Bot:
 
     @property
     def channel(self) -> Channel:
-        """That of the only line."""
+        """The adapter of the only channel."""
         return self.line.channel
 
     @property
     def gate(self) -> InboundGate:
-        """That of the only line."""
+        """The gate of the only channel."""
         return self.line.gate
 
     @property
     def deliverer(self) -> Deliverer:
-        """That of the only line."""
+        """The deliverer of the only channel."""
         return self.line.deliverer
 
     @property
     def held(self) -> list[OutboxMessage]:
-        """Merged intents not delivered yet, where `hold` was asked for."""
+        """Merged messages that are not delivered yet; empty unless `open_app` got `hold`."""
         return self.line.held if self.line.held is not None else []
 
     async def warm(self, session: str) -> None:
-        """Begins to load the session's model in the background, where loading takes long."""
-        with suppress(ModelError):  # whoever asks it is told
+        """Start loading the session's model in the background, if loading takes long."""
+        with suppress(ModelError):  # a turn that asks the model reports the error
             model = await self.models.on(self.tape(session))
             if isinstance(model, LazyModel):
                 model.warm()
 
     def tape(self, session: str) -> TapeService:
-        """The tape of a session."""
+        """Return the tape of a session."""
         return _session_tape(self.store, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
-        """Merges what an earlier process left open, delivers what it owed to this session, and queues its turns.
+        """Merge what an earlier process left open, deliver the session's pending messages, and queue its turns.
 
-        Other sessions of the channel keep theirs until they are opened.
+        The pending messages and turns of other sessions of the channel wait until those sessions are opened.
         """
-        recovered = await self._recovered()
+        recovered = await self._recover()
         if deliver:
             await self.deliverer.resume(session)
         return self.line.take_up(recovered, session)
 
     async def recover_all(self) -> int:
-        """Takes up everything an earlier process left open on these channels; says how many messages that are."""
-        recovered = await self._recovered()
-        for line in self.lines.values():
-            await line.deliverer.resume(queued=True)
-        return sum(len(line.take_up(recovered)) for line in self.lines.values())
+        """Resume everything an earlier process left open on these channels; return the number of messages."""
+        recovered = await self._recover()
+        for channel_runtime in self.lines.values():
+            await channel_runtime.deliverer.resume(queued=True)
+        return sum(len(channel_runtime.take_up(recovered)) for channel_runtime in self.lines.values())
 
-    async def _recovered(self) -> RecoveryResult:
-        inboxes = [line.inbox for line in self.lines.values()]
+    async def _recover(self) -> RecoveryResult:
+        inboxes = [channel_runtime.inbox for channel_runtime in self.lines.values()]
         recovered = await recover(self.store, inboxes, lambda name: _service(self.store, name))
-        await self.time.book.load()  # what an interrupted turn had staged is on the tape by now
+        await self.time.book.load()  # recovery has merged what an interrupted turn staged
         return recovered
 
     async def ask(self, inbound: Inbound) -> TurnResult:
-        """Accepts an inbound and waits for its turn. Raises `ConfigError` for an external id that came before."""
+        """Accept an inbound and wait for its turn. Raise `ConfigError` if its external id was accepted before."""
         result = await self.gate.accept(inbound)
         if result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
@@ -190,17 +202,26 @@ async def open_app(
     hold: bool = False,
     wrap: PortWrappers | None = None,
 ) -> AsyncIterator[Bot]:
-    """A bot that talks on standard input and output, holding the home's lock until the block ends.
+    """Open a bot that talks on standard input and output, holding the home's lock until the block ends.
 
-    `hold` keeps answers in `Bot.held` instead of delivering them. Raises `HomeLocked`, `ConfigError` or
-    `StoreError` where it cannot start.
+    Args:
+        settings: the settings of the bot.
+        home: its home.
+        channel_settings: override the adapter's settings.
+        hold: keep answers in `Bot.held` instead of delivering them.
+        wrap: wrappers of its ports.
+
+    Raises:
+        HomeLocked: another process holds the lock.
+        ConfigError: a setting cannot be used.
+        StoreError: the database cannot be opened.
     """
 
-    async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
+    async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
         return [await maker.line(maker.channel(STDIN, table), ChannelPolicy(one_lane=True), hold=hold)]
 
-    async with open_bot(settings, home, lines, wrap or PortWrappers()) as app:
+    async with open_bot(settings, home, build_channels, wrap or PortWrappers()) as app:
         yield app
 
 
@@ -214,66 +235,94 @@ async def open_bot(
     *,
     room_retry: float | None = None,
 ) -> AsyncIterator[Bot]:
-    """A bot with the lines that `lines` makes, holding the home's lock until the block ends.
+    """Open a bot with these channels, holding the home's lock until the block ends.
 
-    `address`: where other processes of this home reach it. `room_retry`: see `open_store`.
+    Args:
+        settings: the settings of the bot.
+        home: its home.
+        lines: builds the channels.
+        wrap: wrappers of its ports.
+        address: where other processes of this home reach it; empty: nowhere.
+        room_retry: see `open_store`.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
         stack.enter_context(WriterLock(home, address))
-        opened = await _opened(home, room_retry)
-        stack.push_async_callback(opened.aclose)
-        workspace = await opened.workspace(str(home.path.resolve()))
-        store = wrap.store(opened)
+        sqlite_store = await _open_store(home, room_retry)
+        stack.push_async_callback(sqlite_store.aclose)
+        workspace = await sqlite_store.workspace(str(home.path.resolve()))
+        store = wrap.store(sqlite_store)
         models = [choose_models(settings, home, wrap.model)]
         stack.push_async_callback(_close, models)
-        books = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
+        budget_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
-        await stack.enter_async_context(indexing(opened, settings.search, group))
+        await stack.enter_async_context(indexing(sqlite_store, settings.search, group))
         commands: list[CommandInfo] = []
-        given, texts = Deps(now, new_id), _texts(settings)
+        clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         restored = await Quarantine(_service(store, HOME_TAPE)).standing()
         maker = ChannelFactory(
-            store, home, wrap.channel, group, workspace, lambda: tuple(commands), given, restored, opened.has_room
+            store,
+            home,
+            wrap.channel,
+            group,
+            workspace,
+            lambda: tuple(commands),
+            clock_and_ids,
+            restored,
+            sqlite_store.has_room,
         )
-        by_name = {line.channel.name: line for line in await lines(maker)}
-        purse = await open_purse(settings, maker.service, given, by_name, texts)
-        books.push_async_callback(purse.budget.written)
-        kept = timekeeping(maker.service(SCHEDULE_TAPE), by_name, settings, texts, given)
+        channel_runtimes = {channel_runtime.channel.name: channel_runtime for channel_runtime in await lines(maker)}
+        purse = await open_purse(settings, maker.service, clock_and_ids, channel_runtimes, texts)
+        budget_stack.push_async_callback(purse.budget.written)
+        scheduler = timekeeping(maker.service(SCHEDULE_TAPE), channel_runtimes, settings, texts, clock_and_ids)
 
         async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
             return await watch.told(role, direct=direct, own=own)
 
-        activity, places = ActivityTracker(show_nothing, time.monotonic), TurnLimiter(turns_at_once(settings))
-        shared = TurnServices(home, by_name, texts, kept, places, given, activity, report, wrap.tools)
+        activity, limiter = ActivityTracker(show_nothing, time.monotonic), TurnLimiter(turns_at_once(settings))
+        shared = TurnServices(
+            home, channel_runtimes, texts, scheduler, limiter, clock_and_ids, activity, report, wrap.tools
+        )
         deps, toolbox = make_turns(settings, shared, models[0], purse)
-        links = {name: line.link for name, line in by_name.items()}
+        links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, workspace), group)
-        for line in by_name.values():
-            line.open_gate(runtime, texts, activity=activity, report=report)
+        for channel_runtime in channel_runtimes.values():
+            channel_runtime.open_gate(runtime, texts, activity=activity, report=report)
         commands += typed_commands(toolbox, texts)
-        over = HealthSources(by_name, runtime, activity, kept.book, purse.budget)
-        watch = HealthCollector(opened, home, over, settings, texts, now=now, restored=restored)
+        sources = HealthSources(channel_runtimes, runtime, activity, scheduler.book, purse.budget)
+        watch = HealthCollector(sqlite_store, home, sources, settings, texts, now=now, restored=restored)
         yield Bot(
-            store, opened, models, runtime, by_name, workspace, commands, group, maker, shared, purse, wrap, watch
+            store,
+            sqlite_store,
+            models,
+            runtime,
+            channel_runtimes,
+            workspace,
+            commands,
+            group,
+            maker,
+            shared,
+            purse,
+            wrap,
+            watch,
         )
 
 
-async def _opened(home: Home, room_retry: float | None) -> SqliteStore:
-    """The store; where the disk is full, and that is waited for, as soon as there is room."""
+async def _open_store(home: Home, room_retry: float | None) -> SqliteStore:
+    """Open the store. If the disk is full and `room_retry` is set, wait for room."""
     while True:
         try:
             return await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
         except StoreFull as error:
             if room_retry is None:
                 raise
-            log.error("%s; the bot starts when there is room", error, extra={"action": "store.full"})  # noqa: TRY400
+            log.error("disk full, waiting for room to start: %s", error, extra={"action": "store.full"})  # noqa: TRY400
             await asyncio.sleep(room_retry)
 
 
 async def _close(models: Sequence[ModelSet]) -> None:
-    for one in models:
-        await one.aclose()
+    for model_set in models:
+        await model_set.aclose()
 
 
 def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService:
@@ -283,13 +332,13 @@ def _session_tape(store: TapeStore, workspace: str, session: str) -> TapeService
 def _texts(settings: Settings) -> Texts:
     texts = Texts(settings.bot.language)
     if not texts.translated:
-        log.warning("no sentences in %r yet: English is used", texts.language, extra={"action": "texts.missing"})
+        log.warning("no translation for %r, using English", texts.language, extra={"action": "texts.missing"})
     return texts
 
 
 @asynccontextmanager
 async def open_tapes(home: Home, *, write: bool = False) -> AsyncIterator[tuple[SqliteStore, str]]:
-    """The store and the workspace label, without model or channel. Reading works beside a running bot."""
+    """Open the store and return it with the workspace label. Reading works while a bot is running."""
     async with AsyncExitStack() as stack:
         if write:
             home.ensure()

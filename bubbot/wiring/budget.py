@@ -1,4 +1,4 @@
-"""Budgets, rates and places, made from the settings."""
+"""Build budgets and rate limits from the settings."""
 
 from __future__ import annotations
 
@@ -26,14 +26,22 @@ from bubbot.wiring.channel_factory import Deps
 
 FREE = ModelPrice(0.0, 0.0)
 ANSWER_TOKENS = 4096
-"""What an answer is reckoned at before it is there, at most, where nothing limits it."""
+"""Tokens to reserve for an answer if nothing limits it."""
 LOUD = frozenset({"stdin"})
-"""Channels on which every message that is refused is told so: whoever runs a command waits for what it prints."""
+"""Channels on which every rejected message is answered: whoever runs a command waits for its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetServices:
-    """What a bot keeps of budgets: the budget itself, what `,usage` reads, the pace of messages, and the budget tape."""
+    """The budgets of a bot.
+
+    Attributes:
+        budget: reserves and settles the cost of calls.
+        ledger: what `,usage` reads.
+        pace: limits the rate of messages.
+        books: the budget tape.
+        given: clock and ids.
+    """
 
     budget: Budget
     ledger: UsageReporter
@@ -49,7 +57,7 @@ async def open_purse(
     lines: Mapping[str, ChannelRuntime],
     texts: Texts,
 ) -> BudgetServices:
-    """Reads the books and settles what an earlier process left open. Raises `ConfigError`."""
+    """Read the budget tape and settle calls that an earlier process left open. Raise `ConfigError` for bad settings."""
     zone, tell = ZoneInfo(settings.bot.timezone), OwnerChat(lines, BUDGET_TAPE)
     plan, books = plan_of(settings), tape(BUDGET_TAPE)
     budget = Budget(books, plan, now=given.now, new_id=given.new_id, zone=zone, texts=texts, tell=tell)
@@ -58,122 +66,124 @@ async def open_purse(
     async def say(channel: str, outbound: Outbound) -> None:
         await lines[channel].deliverer.tell(outbound)
 
-    pace = RateGate(await _loaded(settings, books, given), texts, say)
+    pace = RateGate(await _load_rates(settings, books, given), texts, say)
     return BudgetServices(budget, ledger_of(settings, books, given, plan), pace, books, given)
 
 
 def renewed(purse: BudgetServices, settings: Settings, rates: RateLimiter | None) -> BudgetServices:
-    """The same books under other settings; calls under way stay reserved. Raises `ConfigError`."""
+    """Return the same budgets under other settings; calls under way stay reserved. Raise `ConfigError` for bad ones."""
     purse.budget.plan = plan = plan_of(settings)
     purse.pace.rates = rates
     return replace(purse, ledger=ledger_of(settings, purse.books, purse.given, plan))
 
 
 async def rates_of(settings: Settings, purse: BudgetServices) -> RateLimiter:
-    """How often people and chats may ask by these settings, with what they asked already."""
-    return await _loaded(settings, purse.books, purse.given)
+    """Return the rate limits of people and chats by these settings, with their messages so far."""
+    return await _load_rates(settings, purse.books, purse.given)
 
 
-async def _loaded(settings: Settings, books: TapeHandle, given: Deps) -> RateLimiter:
-    rates = RateLimiter(_rates(settings.budget), given.now, ZoneInfo(settings.bot.timezone), LOUD)
-    await rates.load(books)
+async def _load_rates(settings: Settings, tape: TapeHandle, deps: Deps) -> RateLimiter:
+    rates = RateLimiter(_rates(settings.budget), deps.now, ZoneInfo(settings.bot.timezone), LOUD)
+    await rates.load(tape)
     return rates
 
 
 def ledger_of(settings: Settings, tape: TapeHandle, given: Deps, plan: BudgetLimits) -> UsageReporter:
-    """What reads the budget tape for people."""
-    found = settings.budget
-    return UsageReporter(tape, given.now, ZoneInfo(settings.bot.timezone), plan, found.currency, found.dollar or 1.0)
+    """Return the reporter that reads the budget tape for people."""
+    budget = settings.budget
+    return UsageReporter(tape, given.now, ZoneInfo(settings.bot.timezone), plan, budget.currency, budget.dollar or 1.0)
 
 
 def plan_of(settings: Settings) -> BudgetLimits:
-    """What was agreed, with amounts in US dollars. Raises `ConfigError`."""
-    found = settings.budget
-    if found.currency != "USD" and found.dollar is None:
+    """Return the budget limits, with amounts in US dollars. Raise `ConfigError` for bad settings."""
+    budget = settings.budget
+    if budget.currency != "USD" and budget.dollar is None:
         raise ConfigError(
-            f"[budget] currency is {found.currency!r}, and dollar is not set: providers' prices are in US dollars; "
-            f"set dollar to what one US dollar is in {found.currency}, such as 0.9."
+            f"[budget] currency is {budget.currency!r}, and dollar is not set: providers' prices are in US dollars; "
+            f"set dollar to what one US dollar is in {budget.currency}, such as 0.9."
         )
-    for name in found.models:
-        _check_prices(name, found.models[name])
-    dollar = found.dollar or 1.0
-    limits = {("bot", ""): _limit(found, dollar)}
+    for name in budget.models:
+        _check_prices(name, budget.models[name])
+    usd_rate = budget.dollar or 1.0
+    limits = {("bot", ""): _limit(budget, usd_rate)}
     tables: dict[str, Mapping[str, LimitSettings]] = {
-        "channel": found.channels,
-        "chat": found.chats,
-        "user": found.users,
-        "job": found.jobs,
-        "model": found.models,
+        "channel": budget.channels,
+        "chat": budget.chats,
+        "user": budget.users,
+        "job": budget.jobs,
+        "model": budget.models,
     }
-    limits |= {(scope, name): _limit(one, dollar) for scope, table in tables.items() for name, one in table.items()}
-    memo: dict[str, ModelPrice | None] = {}
+    limits |= {
+        (scope, name): _limit(entry, usd_rate) for scope, table in tables.items() for name, entry in table.items()
+    }
+    prices: dict[str, ModelPrice | None] = {}
 
-    def listed(name: str) -> ModelPrice | None:
-        if name not in memo:  # a look into a file
-            memo[name] = sizes.price(name, own_address=_own_address(settings, name))
-        return memo[name]
+    def list_price(name: str) -> ModelPrice | None:
+        if name not in prices:  # reads a file
+            prices[name] = sizes.price(name, own_address=_has_own_address(settings, name))
+        return prices[name]
 
-    def answering(name: str) -> tuple[str, ...]:
+    def models_asked(name: str) -> tuple[str, ...]:
         return (name, *settings.model.fallback) if "/" in name else (name,)
 
     return BudgetLimits(
         limits,
-        lambda name: _decided(found, name, dollar),
-        listed,
-        _answers(settings),
-        found.warn_at,
+        lambda name: _configured_price(budget, name, usd_rate),
+        list_price,
+        _reserved_tokens(settings),
+        budget.warn_at,
         LOUD,
-        answering,
+        models_asked,
     )
 
 
-def _limit(found: LimitSettings, dollar: float) -> SpendingLimit:
-    day, month = (None if one is None else one / dollar for one in (found.day, found.month))
-    return SpendingLimit(day, month, found.tokens_day, found.tokens_month)
+def _limit(settings: LimitSettings, usd_rate: float) -> SpendingLimit:
+    day, month = (None if amount is None else amount / usd_rate for amount in (settings.day, settings.month))
+    return SpendingLimit(day, month, settings.tokens_day, settings.tokens_month)
 
 
-def _rates(found: BudgetSettings) -> dict[tuple[str, str], MessageRate]:
-    tables: dict[str, Mapping[str, PersonLimitSettings]] = {"user": found.users, "chat": found.chats}
+def _rates(settings: BudgetSettings) -> dict[tuple[str, str], MessageRate]:
+    tables: dict[str, Mapping[str, PersonLimitSettings]] = {"user": settings.users, "chat": settings.chats}
     return {
-        (scope, name): MessageRate(one.per_minute, one.per_hour)
+        (scope, name): MessageRate(limits.per_minute, limits.per_hour)
         for scope, table in tables.items()
-        for name, one in table.items()
-        if one.per_minute is not None or one.per_hour is not None
+        for name, limits in table.items()
+        if limits.per_minute is not None or limits.per_hour is not None
     }
 
 
-def _check_prices(name: str, found: ModelLimitSettings) -> None:
-    both = (found.input_price is None) == (found.output_price is None)
-    if not both or (found.cached_price is not None and found.input_price is None):
+def _check_prices(name: str, settings: ModelLimitSettings) -> None:
+    is_complete = (settings.input_price is None) == (settings.output_price is None)
+    if not is_complete or (settings.cached_price is not None and settings.input_price is None):
         raise ConfigError(
             f'[budget.models."{name}"] has a price for a part of its tokens only: set input_price and output_price, '
             "or neither of the three."
         )
 
 
-def _decided(settings: BudgetSettings, name: str, dollar: float) -> ModelPrice | None:
-    """The price that was set for a model; that of this machine costs nothing."""
-    for found in (settings.models.get(name), settings.models.get("each")):
-        if found is not None and found.input_price is not None and found.output_price is not None:
-            cached = None if found.cached_price is None else found.cached_price / dollar
-            return ModelPrice(found.input_price / dollar, found.output_price / dollar, cached)
+def _configured_price(settings: BudgetSettings, name: str, usd_rate: float) -> ModelPrice | None:
+    """Return the configured price of a model; a model on this machine is free."""
+    for prices in (settings.models.get(name), settings.models.get("each")):
+        if prices is not None and prices.input_price is not None and prices.output_price is not None:
+            cached_price = None if prices.cached_price is None else prices.cached_price / usd_rate
+            return ModelPrice(prices.input_price / usd_rate, prices.output_price / usd_rate, cached_price)
     return FREE if name == "local" else None
 
 
-def _own_address(settings: Settings, name: str) -> bool:
-    """Whether `api_base` sends calls of this model to an address of ours."""
+def _has_own_address(settings: Settings, name: str) -> bool:
+    """Return true if `api_base` sends calls of this model to an address of ours."""
     return bool(settings.model.api_base) and name.partition("/")[0] == settings.model.provider
 
 
-def _answers(settings: Settings) -> Callable[[str], int]:
-    memo: dict[str, int] = {}
+def _reserved_tokens(settings: Settings) -> Callable[[str], int]:
+    cache: dict[str, int] = {}
 
-    def answer(name: str) -> int:
-        given = settings.budget.answer_tokens or settings.model.max_tokens
-        if given:
-            return given
-        if name not in memo:
-            memo[name] = min(sizes.longest_answer(name) or ANSWER_TOKENS, ANSWER_TOKENS)
-        return memo[name]
+    def answer_tokens(name: str) -> int:
+        configured = settings.budget.answer_tokens or settings.model.max_tokens
+        if configured:
+            return configured
+        if name not in cache:
+            cache[name] = min(sizes.longest_answer(name) or ANSWER_TOKENS, ANSWER_TOKENS)
+        return cache[name]
 
-    return answer
+    return answer_tokens

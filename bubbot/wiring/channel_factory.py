@@ -1,4 +1,4 @@
-"""Putting a channel and everything behind it together."""
+"""Build a channel and everything behind it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,19 @@ class Deps:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFactory:
-    """Makes the lines of a bot that is being put together. `restored`: what its home was made of, in quarantine;
-    `has_room`: waits while the disk is full."""
+    """Builds the channels of a bot.
+
+    Attributes:
+        store: holds their tapes.
+        home: the home of the bot.
+        wrap: wraps each adapter.
+        group: runs their background tasks.
+        workspace: the label of the home in the store.
+        commands: returns the commands that people may type.
+        given: clock and ids.
+        restored: the backup the home was restored from, while it is in quarantine; else None.
+        has_room: waits while the disk is full.
+    """
 
     store: TapeStore
     home: Home
@@ -48,7 +59,7 @@ class ChannelFactory:
     has_room: Callable[[], Awaitable[None]] = always_room
 
     def service(self, tape: str) -> TapeService:
-        """A tape that belongs to no session."""
+        """Return a tape that belongs to no session."""
         return TapeService(self.store, tape, now=self.given.now, new_id=self.given.new_id, session="")
 
     def channel(
@@ -59,12 +70,18 @@ class ChannelFactory:
         *,
         overhears: bool = False,
     ) -> Channel:
-        """The adapter of the channel with this name; `table`: its settings, of which the adapter
-        is given its own; `people`: the ids of those who may speak; `overhears`: see `ChannelOptions`."""
+        """Build the adapter of a channel.
+
+        Args:
+            name: that of the channel.
+            table: its settings; the adapter gets those that not every channel has.
+            people: returns the ids of those who may speak.
+            overhears: see `ChannelOptions`.
+        """
         settings = {key: value for key, value in table.items() if key not in ChannelSettings.model_fields}
         inbox = Inbox(self.service(inbox_tape(name)), self.given.new_id)
 
-        async def known() -> BackfillCursor:
+        async def cursor() -> BackfillCursor:
             return replace(await inbox.newest(), people=people())
 
         options = ChannelOptions(
@@ -74,7 +91,7 @@ class ChannelFactory:
             self.given.new_id,
             settings,
             self.blob(name),
-            known,
+            cursor,
             self.commands,
             overhears,
         )
@@ -86,12 +103,12 @@ class ChannelFactory:
         return channel
 
     def blob(self, name: str) -> Callable[[str], Awaitable[bytes]]:
-        """Reads the files that the channel with this name is to send."""
+        """Return a function that reads the files which this channel is to send."""
         outbox = Outbox(self.service(outbox_tape(name)))
         return outgoing(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
     async def line(self, channel: Channel, rules: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
-        """The line of a channel; `hold` keeps its answers back."""
+        """Build the runtime of a channel; `hold` keeps its answers back."""
         wrapped = self.wrap(channel)
         inbox = Inbox(self.service(inbox_tape(wrapped.name)), self.given.new_id)
         outbox = Outbox(self.service(outbox_tape(wrapped.name)))

@@ -1,4 +1,4 @@
-"""What the settings say about each channel: whether it is started, who may speak there, how patient it is."""
+"""Read each channel's settings: if it is started, who may speak there, how deliveries are retried."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ log = logging.getLogger(__name__)
 
 STDIN = "stdin"
 WAITS = (1.0, 2.0, 4.0, 8.0, 12.0)
-"""Seconds between tries of a delivery; the last goes on: people who wait when an outage is over wait no longer."""
+"""Seconds between tries of a delivery; the last one repeats: it is the longest wait after an outage ends."""
 Table = tuple[ChannelSettings, Mapping[str, Any]]
-"""What every channel has, and what its adapter alone knows."""
+"""The settings that every channel has, and those that only its adapter knows."""
 
 
 def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mapping[str, Any]]]:
-    """The channels to start. Raises `ConfigError` with a sentence for each problem."""
-    found: dict[str, tuple[ChannelSettings, Mapping[str, Any]]] = {}
+    """Return the channels to start. Raise `ConfigError` with a sentence for each problem."""
+    tables: dict[str, tuple[ChannelSettings, Mapping[str, Any]]] = {}
     problems: list[str] = []
     tokens: dict[object, str] = {}
     for name, table in settings.channels.items():
         try:
-            common, own = channel_settings(name, table)
+            common, adapter_settings = channel_settings(name, table)
         except ConfigError as error:
             problems.append(str(error))
             continue
         if common.kind in UNHURRIED or name == STDIN:
-            continue  # the terminal comes through the control socket, whatever adapter it has
-        if common.kind in TOKENED and not own.get("token"):
-            told = "[channels.%s] has no token and is not started; `bubbot init` asks for one"
-            log.warning(told, name, extra={"action": "channel.off"})
+            continue  # the terminal is connected through the control socket, whatever its adapter
+        if common.kind in TOKENED and not adapter_settings.get("token"):
+            log.warning(
+                "[channels.%s] has no token and is not started; `bubbot init` asks for one",
+                name,
+                extra={"action": "channel.off"},
+            )
             continue
-        first = tokens.setdefault((common.kind, own.get("token") or name), name)
+        first = tokens.setdefault((common.kind, adapter_settings.get("token") or name), name)
         if first != name:
-            # Each would take the other for a second program, and both would give up after a while.
+            # Each would see the other as a second program, and both would stop after a while.
             problems.append(f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only.")
-        found[name] = (common, own)
+        tables[name] = (common, adapter_settings)
     if problems:
         raise ConfigError("\n".join(problems))
-    return found
+    return tables
 
 
 def admission_of(common: ChannelSettings, settings: Settings) -> AdmissionSettings:
@@ -65,7 +68,7 @@ def admission_of(common: ChannelSettings, settings: Settings) -> AdmissionSettin
         called=tuple(common.called) or (settings.bot.name,),
         pairing=common.pairing,
         bots=frozenset(common.bots),
-        spaces={one: _space(guild) for one, guild in common.guilds.items()},
+        spaces={space: _space(guild) for space, guild in common.guilds.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""The daemon: every configured channel as a line, with admission and patience."""
+"""The daemon: runs every configured channel, with admission and retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,17 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Daemon:
-    """A running bot of many channels. `remote` is that of the terminals, which come over the control socket."""
+    """A running bot of many channels.
+
+    Attributes:
+        app: the bot.
+        access: the people of its channels.
+        manager: runs the channels.
+        remote: the channel of the terminals, which connect to the control socket.
+        quarantine: the backup the home was restored from, while it is in quarantine.
+        called: true if the HTTP server for webhooks is open.
+        reloaded: called after each reload, which may have replaced channels.
+    """
 
     app: Bot
     access: AccessService
@@ -41,66 +51,77 @@ class Daemon:
     remote: RemoteChannel
     quarantine: RestoreFact | None = None
     called: bool = False
-    """Whether the HTTP door is open."""
     reloaded: list[Callable[[], None]] = field(default_factory=list)
-    """Called after each reload, which has put other lines in the place of some."""
 
     def webhooks(self) -> dict[str, SupportsWebhook]:
-        """The channels that are called by their platforms."""
+        """Return the channels that their platforms call."""
         return {
-            name: line.channel for name, line in self.app.lines.items() if isinstance(line.channel, SupportsWebhook)
+            name: channel_runtime.channel
+            for name, channel_runtime in self.app.lines.items()
+            if isinstance(channel_runtime.channel, SupportsWebhook)
         }
 
     def keep_time(self) -> asyncio.Task[None]:
-        """Begins to fire jobs; to be cancelled before the channels end. In quarantine nothing comes."""
+        """Start firing jobs; cancel the task before the channels end. In quarantine nothing fires."""
         if self.quarantine is not None:
-            return self.app.group.create_task(_nothing())
-        keeper, pace = self.app.time.keeper(), Backoff(random.random)
-        return self.app.group.create_task(supervise("schedules", keeper.run, pace))
+            return self.app.group.create_task(_fire_nothing())
+        keeper, backoff = self.app.time.keeper(), Backoff(random.random)
+        return self.app.group.create_task(supervise("schedules", keeper.run, backoff))
 
     def tell_daily(self, zone: str) -> asyncio.Task[None]:
-        """Begins to log the deployment head, now and each midnight; to be cancelled at the end."""
-        line = DailyDigest(self.app.watch.standing_of_tapes, ZoneInfo(zone), now)
-        return self.app.group.create_task(supervise("the line of the day", line.run, Backoff(random.random)))
+        """Start logging the deployment head, now and each midnight; cancel the task at the end."""
+        digest = DailyDigest(self.app.watch.standing_of_tapes, ZoneInfo(zone), now)
+        return self.app.group.create_task(supervise("daily tape digest", digest.run, Backoff(random.random)))
 
 
 @asynccontextmanager
 async def open_daemon(
     settings: Settings, home: Home, *, address: str = "", wrap: PortWrappers | None = None
 ) -> AsyncIterator[Daemon]:
-    """A bot with every configured channel, holding the home's lock until the block ends. Nothing is received yet.
+    """Open a bot with every configured channel, holding the home's lock until the block ends. Nothing is received yet.
 
-    `address`: its control socket. Raises `HomeLocked`, `ConfigError` or `StoreError` where it cannot start.
+    Args:
+        settings: the settings of the bot.
+        home: its home.
+        address: its control socket; empty: none.
+        wrap: wrappers of its ports.
+
+    Raises:
+        HomeLocked: another process holds the lock.
+        ConfigError: a setting cannot be used.
+        StoreError: the database cannot be opened.
     """
     configured = channel_tables(settings)
-    made: list[AccessService] = []
+    access_services: list[AccessService] = []
     remote = RemoteChannel(STDIN)
 
-    async def lines(maker: ChannelFactory) -> list[ChannelRuntime]:
+    async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
         if maker.restored is not None:
-            _tell(maker.restored)
+            _warn_of_quarantine(maker.restored)
         tables = {} if maker.restored else configured
-        listed = {name: admission_of(common, settings).listed for name, (common, _) in configured.items()}
-        access = AccessService(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=listed)
+        people = {name: admission_of(common, settings).listed for name, (common, _) in configured.items()}
+        access = AccessService(maker.service(ACCESS_TAPE), now=now, random=os.urandom, configured=people)
         await access.load()
-        made.append(access)
+        access_services.append(access)
         rules = {name: rules_of(common, settings, access) for name, (common, _) in tables.items()}
-        found = [
+        runtimes = [
             await maker.line(
                 maker.channel(
                     name,
-                    {**own, "kind": common.kind},
+                    {**adapter_settings, "kind": common.kind},
                     partial(access.people, name),
                     overhears=common.overhears,
                 ),
                 rules[name],
             )
-            for name, (common, own) in tables.items()
+            for name, (common, adapter_settings) in tables.items()
         ]
         remote.blob = maker.blob(STDIN)
-        return [*found, await maker.line(remote, ChannelPolicy(queued=True))]
+        return [*runtimes, await maker.line(remote, ChannelPolicy(queued=True))]
 
-    async with open_bot(settings, home, lines, wrap or PortWrappers(), address, room_retry=ROOM_RETRY_SECONDS) as app:
+    async with open_bot(
+        settings, home, build_channels, wrap or PortWrappers(), address, room_retry=ROOM_RETRY_SECONDS
+    ) as app:
         for name in () if app.maker.restored else configured:
             await app.lines[name].inbox.begin(timestamp(now()))
         manager = ChannelManager(app.lines, app.runtime, Backoff(random.random))
@@ -108,16 +129,16 @@ async def open_daemon(
             {name: manager.states.get(name, "") for name in app.lines if name != remote.name},
             manager.refusals,
         )
-        yield Daemon(app, made[0], manager, remote, app.maker.restored)
+        yield Daemon(app, access_services[0], manager, remote, app.maker.restored)
 
 
-def _tell(restored: RestoreFact) -> None:
+def _warn_of_quarantine(restored: RestoreFact) -> None:
     log.warning(
         "this home was restored from %s (%s) and is in quarantine: no channel is started and no job fires, but bubbot chat "
-        "works. bubbot restore --release, and a new start, end that", restored.backup, restored.created[:19],
+        "works. To end this, run bubbot restore --release and start again", restored.backup, restored.created[:19],
         extra={"action": "run.quarantine"},
     )  # fmt: skip
 
 
-async def _nothing() -> None:
-    """Where no time is kept."""
+async def _fire_nothing() -> None:
+    """Do nothing, in place of the schedules."""

@@ -1,4 +1,4 @@
-"""Looking over a bot: what it has is gathered into one value, for people and for programs."""
+"""Collect the health of a bot into one value, for people and for programs."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ from bubbot.wiring.budget import plan_of
 log = logging.getLogger(__name__)
 
 States: TypeAlias = Callable[[], tuple[Mapping[str, State], Mapping[str, str]]]
-"""The state of each configured channel, empty before it was begun with; and why those that were refused were."""
+"""Return the state of each configured channel, empty before it was started, and the reason of each refused one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthSources:
-    """The parts of a running bot that have something to tell."""
+    """The parts of a running bot that report something."""
 
     lines: Mapping[str, ChannelRuntime]
     runtime: AppRuntime
@@ -72,7 +72,16 @@ class HealthSources:
 
 
 class HealthCollector:
-    """Looks over a running bot, as often as it is asked."""
+    """Collects the health of a running bot, each time it is asked.
+
+    Attributes:
+        store: the database.
+        quarantine: the backup the home was restored from, if it has no channels for that reason. A release counts from
+            the next start on.
+        over: the parts of the bot.
+        standing: returns the states of the configured channels; None for a bot of one channel, whose user sees it.
+        settings: the current settings.
+    """
 
     def __init__(
         self,
@@ -86,11 +95,9 @@ class HealthCollector:
         restored: RestoreFact | None = None,
     ) -> None:
         self.store = store
-        self.quarantine = _held(restored)
-        """What its home was made of, where it has no channels for that. A release counts from the next start on."""
+        self.quarantine = _backup_status(restored)
         self.over = over
         self.standing: States | None = None
-        """What became of the configured channels. A bot of one channel has none: whoever runs it is in front of it."""
         self._home = home
         self.settings = settings
         self._texts = texts
@@ -99,24 +106,24 @@ class HealthCollector:
 
     @property
     def runtime(self) -> AppRuntime:
-        """What runs the turns."""
+        """Runs the turns."""
         return self.over.runtime
 
     def channels(self) -> tuple[ChannelState, ...]:
-        """How the configured channels are; asks nobody."""
+        """Return the states of the configured channels, without I/O."""
         if self.standing is None:
             return ()
         states, refusals = self.standing()
-        found = []
+        channel_states = []
         for name, state in states.items():
-            line = self.over.lines[name]
-            health = _health(line.channel, state)
+            channel_runtime = self.over.lines[name]
+            health = _health(channel_runtime.channel, state)
             note = redact(refusals.get(name) or health.note)
-            found.append(ChannelState(name, state, health.ready, health.heard, note))
-        return tuple(found)
+            channel_states.append(ChannelState(name, state, health.ready, health.heard, note))
+        return tuple(channel_states)
 
     def failing(self) -> tuple[ModelOutage, ...]:
-        """Return the models that have not answered since a call failed; asks nobody."""
+        """Return the models that have not answered since a call failed, without I/O."""
         return failing_models(self.over.budget.failing(), used_models(self.settings), timestamp(self._now()))
 
     def full(self) -> bool:
@@ -124,59 +131,61 @@ class HealthCollector:
         return self.store.is_full
 
     async def snapshot(self) -> HealthSnapshot:
-        """How the bot is now. Raises a `StoreError` where the database cannot be read."""
-        noted, over, budget = remarks(), self.over, self.over.budget
-        owed = [owed_by(name, await line.outbox.open()) for name, line in list(over.lines.items())]
+        """Return the current health. Raise a `StoreError` if the database cannot be read."""
+        log_summary, sources, budget = remarks(), self.over, self.over.budget
+        pending = [
+            owed_by(name, await channel_runtime.outbox.open()) for name, channel_runtime in list(sources.lines.items())
+        ]
         database = await _database(self._home, self.store)
         return replace(
             nobody_runs(self.settings, self._home, self._now),
             pid=os.getpid(),
             began=self._began,
             channels=self.channels(),
-            load=over.runtime.load(),
-            owed=tuple(owed),
-            firings=next_firings(over.book.state, self._now),
+            load=sources.runtime.load(),
+            owed=tuple(pending),
+            firings=next_firings(sources.book.state, self._now),
             budget=used_of(budget.totals(), budget.plan, budget.today(), dollar_of(self.settings)),
             database=database,
             backup=await asyncio.to_thread(newest_backup, self._home),
-            warnings=noted.warnings,
-            errors=noted.errors,
-            newest=noted.newest,
+            warnings=log_summary.warnings,
+            errors=log_summary.errors,
+            newest=log_summary.newest,
             quarantine=self.quarantine,
             failing=self.failing(),
             full=self.full(),
         )
 
     async def standing_of_tapes(self) -> DeploymentHead:
-        """For the line of the day. Raises a `StoreError` where the database cannot be read."""
-        found, head = await _database(self._home, self.store), await self.store.deployment_head()
-        return DeploymentHead(head, found.entries, found.size)
+        """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
+        database, head = await _database(self._home, self.store), await self.store.deployment_head()
+        return DeploymentHead(head, database.entries, database.size)
 
     async def told(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
-        """See `Report`. Whoever asks for the status of a chat is answered, whatever cannot be looked at."""
+        """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
         if not role.at_least(Role.ADMIN):
             return ()
         try:
-            found = await self.snapshot()
+            snapshot = await self.snapshot()
         except BubbotError as error:
             return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
-        load = replace(found.load, running=max(0, found.load.running - own))
-        return HealthFormatter(self._texts, replace(found, load=load)).in_chat(role, direct=direct)
+        load = replace(snapshot.load, running=max(0, snapshot.load.running - own))
+        return HealthFormatter(self._texts, replace(snapshot, load=load)).in_chat(role, direct=direct)
 
 
 def _health(channel: Channel, state: State) -> ChannelHealth:
-    """How a channel's connection is; of one that does not report, running is ready."""
+    """Return the health of a channel's connection; one that does not report is ready while it runs."""
     if not isinstance(channel, ReportsHealth):
         return ChannelHealth(ready=state == "running")
     try:
         return channel.health()
-    except Exception as error:  # the adapter is someone else's code; its defect must not keep the rest from being told
-        log.exception("a channel could not tell how it is", extra={"action": "health.defect", "channel": channel.name})
+    except Exception as error:  # the adapter is someone else's code; its defect must not hide the rest
+        log.exception("channel health check failed", extra={"action": "health.defect", "channel": channel.name})
         return ChannelHealth(ready=False, note=type(error).__name__)
 
 
 def nobody_runs(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
-    """What can be said of a home without a bot and without a database."""
+    """Return the snapshot of a home without a bot and without a database."""
     zone, currency = settings.bot.timezone, settings.budget.currency
     return HealthSnapshot(__version__, str(home.path), zone, timestamp(now()), currency=currency)
 
@@ -184,37 +193,37 @@ def nobody_runs(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
 async def left_behind(
     store: SqliteStore, service: Callable[[str], TapeService], home: Home, settings: Settings, *, now: Clock
 ) -> HealthSnapshot:
-    """What the database alone says, where no bot answers that could."""
-    names = [one.name for one in await store.tapes()]
-    waiting, owed = 0, list[PendingDeliveries]()
+    """Return the snapshot of a home whose bot does not run, from the database alone."""
+    names = [tape.name for tape in await store.tapes()]
+    waiting, pending = 0, list[PendingDeliveries]()
     for channel in _channels(names, inbox_tape("")):
         waiting += len(await Inbox(service(inbox_tape(channel)), lambda: "").open())
     for channel in _channels(names, outbox_tape("")):
-        owed.append(owed_by(channel, await Outbox(service(outbox_tape(channel))).open()))
-    books = await _books(service(BUDGET_TAPE))
-    plan, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
+        pending.append(owed_by(channel, await Outbox(service(outbox_tape(channel))).open()))
+    budget = await _budget_state(service(BUDGET_TAPE))
+    limits, today = plan_of(settings), now().astimezone(ZoneInfo(settings.bot.timezone)).strftime("%Y-%m-%d")
     return replace(
         nobody_runs(settings, home, now),
         load=RuntimeLoad(waiting=waiting),
-        owed=tuple(owed),
-        firings=next_firings(await _schedule(service(SCHEDULE_TAPE)), now),
-        budget=used_of(books.spent, plan, today, dollar_of(settings)),
+        owed=tuple(pending),
+        firings=next_firings(await _schedule_state(service(SCHEDULE_TAPE)), now),
+        budget=used_of(budget.spent, limits, today, dollar_of(settings)),
         database=await _database(home, store),
-        quarantine=_held(await Quarantine(service(HOME_TAPE)).standing()),
-        failing=failing_models(books.failing, used_models(settings), timestamp(now())),
+        quarantine=_backup_status(await Quarantine(service(HOME_TAPE)).standing()),
+        failing=failing_models(budget.failing, used_models(settings), timestamp(now())),
     )
 
 
-def _held(restored: RestoreFact | None) -> BackupStatus | None:
+def _backup_status(restored: RestoreFact | None) -> BackupStatus | None:
     return None if restored is None else BackupStatus(restored.backup, restored.created)
 
 
 def newest_backup(home: Home) -> BackupStatus | None:
-    """The newest complete backup in the default folder; None where there is none."""
-    found = []
-    with suppress(OSError):  # the folder is closed, or just goes away
-        found = backups(home.path)
-    return BackupStatus(found[-1].path.name, timestamp(found[-1].created)) if found else None
+    """Return the newest complete backup in the default folder; None if there is none."""
+    complete = []
+    with suppress(OSError):  # the folder is not readable, or is being removed
+        complete = backups(home.path)
+    return BackupStatus(complete[-1].path.name, timestamp(complete[-1].created)) if complete else None
 
 
 async def _database(home: Home, store: SqliteStore) -> DatabaseStatus:
@@ -224,7 +233,7 @@ async def _database(home: Home, store: SqliteStore) -> DatabaseStatus:
 
 
 def _sizes(home: Home) -> tuple[int, int, int]:
-    """Bytes of the database, of its log, and free on its disk. Nothing is opened: that would drop SQLite's locks."""
+    """Return the bytes of the database, of its log, and free on its disk. Opening a file would drop SQLite's locks."""
 
     def size(path: Path) -> int:
         try:
@@ -232,23 +241,23 @@ def _sizes(home: Home) -> tuple[int, int, int]:
         except OSError:
             return 0
 
-    log = home.database.with_name(f"{home.database.name}-wal")
+    wal = home.database.with_name(f"{home.database.name}-wal")
     free = 0
     with suppress(OSError):
         free = shutil.disk_usage(home.path).free
-    return size(home.database), size(log), free
+    return size(home.database), size(wal), free
 
 
 def _channels(names: Sequence[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
-async def _schedule(tape: TapeService) -> ScheduleState:
+async def _schedule_state(tape: TapeService) -> ScheduleState:
     after, counts = await tape.read(ScheduleCheckpointView())
     return await tape.read(ScheduleView(after, counts))
 
 
-async def _books(tape: TapeHandle) -> BudgetState:
+async def _budget_state(tape: TapeHandle) -> BudgetState:
     return (await tape.read(BudgetStateView(await tape.read(BudgetCheckpointView()))))[0]
 
 
@@ -258,5 +267,5 @@ def used_models(settings: Settings) -> frozenset[str]:
 
 
 def dollar_of(settings: Settings) -> float:
-    """What a US dollar is in the currency of `[budget]`."""
+    """Return the price of a US dollar in the currency of `[budget]`."""
     return settings.budget.dollar or 1.0

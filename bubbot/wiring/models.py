@@ -1,4 +1,4 @@
-"""Which model a name stands for: a plugin's own, or any `provider/model` through litellm, loaded when it is needed."""
+"""Choose the model for a name: a plugin's own, or any `provider/model` through litellm, loaded when needed."""
 
 from __future__ import annotations
 
@@ -24,69 +24,70 @@ from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
 
 LITELLM = "litellm"
-"""The model plugin for every `provider/model` that is no plugin itself."""
+"""The model plugin for every `provider/model` that has no plugin."""
 TURNS_AT_ONCE = 64
 """Turns of different sessions at once: each mostly waits for a provider, and holds little but its chat's window."""
 LOCAL_TURNS_AT_ONCE = 8
-"""The same where a model on this machine answers one after another: who waits longer for it than a model call may take
-would get a failure in place of an answer."""
+"""The same for a model on this machine, which answers one turn after another: a turn that waits longer than a model
+call may take would fail."""
 
 
 def model_names() -> list[str]:
-    """The models there are; of a provider, the form of their names."""
-    known = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
-    return list((known | {LITELLM: "provider/model"}).values())
+    """Return the names of the available models; for a provider, their form."""
+    forms = {name: name for name in plugins.names("bubbot.models") if name != "local" or local.available()}
+    return list((forms | {LITELLM: "provider/model"}).values())
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """The models of a bot: those that answer, and the one that writes down voice messages, if there is one."""
+    """The models of a bot: those that answer, and the one that transcribes voice messages, or None."""
 
     sessions: SessionModels
     transcriber: LazyModel | None
 
     async def aclose(self) -> None:
-        """Closes every model that was made."""
+        """Close every model that was loaded."""
         await self.sessions.aclose()
         if self.transcriber is not None:
             await self.transcriber.aclose()
 
 
 def choose_models(settings: Settings, home: Home, wrap: Callable[[Model], Model]) -> ModelSet:
-    """The models that the settings name; each that answers goes through `wrap`. Raises `ConfigError`."""
+    """Return the configured models; each that answers passes through `wrap`. Raise `ConfigError` for bad names."""
     first = wrap(choose_model(settings, home))
     sessions = SessionModels(first, lambda name: wrap(choose_model(settings, home, name)), model_names)
     return ModelSet(sessions, choose_transcriber(settings, home))
 
 
 def choose_model(settings: Settings, home: Home, name: str = "") -> Model:
-    """The model of this name, else the configured one; where none is, the demonstration model if it is installed.
+    """Return the model of this name, else the configured one; if there is none, the demonstration model, if installed.
 
-    Raises `ConfigError`.
+    Raises:
+        ConfigError: no model can have this name.
     """
     name = name or settings.model.name
     if not name:
         if not local.available():
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
-    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
-    if provider in known and provider != LITELLM:
-        given = ModelOptions(name, home.path, _model_values(settings, provider))
-        model: Model = plugins.load("bubbot.models", provider)(given)
+    provider, plugin_names = name.partition("/")[0], plugins.names("bubbot.models")
+    if provider in plugin_names and provider != LITELLM:
+        plugin_options = ModelOptions(name, home.path, _model_values(settings, provider))
+        model: Model = plugins.load("bubbot.models", provider)(plugin_options)
         return model
-    names.check(name, "[model] name" if name == settings.model.name else "the name", {*known} - {LITELLM})
+    names.check(name, "[model] name" if name == settings.model.name else "the name", {*plugin_names} - {LITELLM})
     names.check_fallbacks(settings.model.fallback)
     is_configured = provider == settings.model.provider
-    if is_configured and (unread := settings.missing_secret("model", "api_key")):
-        return UnconfiguredModel(Texts(settings.bot.language), missing_key=unread.file)
+    if is_configured and (unread_key := settings.missing_secret("model", "api_key")):
+        return UnconfiguredModel(Texts(settings.bot.language), missing_key=unread_key.file)
     if is_configured:
         _check_address(settings, provider)
-    # A fallback may be of the configured provider although the model is not, so litellm's adapter is told whose key it is.
+    # A fallback may be of the configured provider although the model is not: tell litellm's adapter whose key it is.
     values = {**_model_values(settings, settings.model.provider), keys.KEY_PROVIDER: settings.model.provider}
-    if missing := keyless_models(settings, variables(), name):
-        if len(missing) == len({name, *settings.model.fallback}):
-            return KeylessModel(name, missing[name], Texts(settings.bot.language), is_configured=is_configured)
-        values["keyless"] = tuple(missing)
+    if missing_keys := keyless_models(settings, variables(), name):
+        if len(missing_keys) == len({name, *settings.model.fallback}):
+            return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
+        values["keyless"] = tuple(missing_keys)
     own_address = is_configured and bool(settings.model.api_base)
     traits = sizes.traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
     options = ModelOptions(name, home.path, values)
@@ -108,33 +109,38 @@ def _check_address(settings: Settings, provider: str) -> None:
 
 
 def keyless_models(settings: Settings, environment: Mapping[str, str], name: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the models that are asked, `name` (else the configured one) and its fallbacks, whose keys are missing.
+    """Return the models that may be called, `name` (else the configured one) and its fallbacks, whose keys are missing.
 
-    Each with the variables that could hold it. Models of plugins need none, as far as anybody knows.
+    Each with the variables that could hold its key. Models of plugins need none, as far as we know.
     """
-    first, ours = name or settings.model.name, {*plugins.names("bubbot.models")} - {LITELLM}
-    asked = [one for one in (first, *settings.model.fallback) if one.partition("/")[0] not in ours]
+    first, plugin_names = name or settings.model.name, {*plugins.names("bubbot.models")} - {LITELLM}
+    candidates = [each for each in (first, *settings.model.fallback) if each.partition("/")[0] not in plugin_names]
     is_set = settings.model.api_key is not None or settings.model.api_base is not None
-    return keys.keyless(dict.fromkeys(asked), provider=settings.model.provider, is_set=is_set, variables=environment)
+    return keys.keyless(
+        dict.fromkeys(candidates), provider=settings.model.provider, is_set=is_set, variables=environment
+    )
 
 
 def turns_at_once(settings: Settings) -> int:
-    """How many turns of different sessions run at once: as set, else what suits the configured model."""
-    here = settings.model.name.partition("/")[0] in ("", "local")
-    return settings.bot.turns_at_once or (LOCAL_TURNS_AT_ONCE if here else TURNS_AT_ONCE)
+    """Return how many turns of different sessions run at once: the setting, else a value for the configured model."""
+    is_local = settings.model.name.partition("/")[0] in ("", "local")
+    return settings.bot.turns_at_once or (LOCAL_TURNS_AT_ONCE if is_local else TURNS_AT_ONCE)
 
 
 def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
-    """The model that writes down voice messages; None where none is configured.
+    """Return the model that transcribes voice messages; None if none is configured.
 
-    Raises `ConfigError`. Address and key of `[model]` are for models of the same provider.
+    Address and key of `[model]` are for models of the same provider.
+
+    Raises:
+        ConfigError: no model can have this name.
     """
     name = settings.attachments.transcription
     if not name:
         return None
-    provider, known = name.partition("/")[0], plugins.names("bubbot.models")
+    provider, plugin_names = name.partition("/")[0], plugins.names("bubbot.models")
     values = _model_values(settings, provider)
-    plugin = provider if provider in known and provider != LITELLM else LITELLM
+    plugin = provider if provider in plugin_names and provider != LITELLM else LITELLM
     if plugin == LITELLM:
         names.check(name, "[attachments] transcription")
     options = ModelOptions(name, home.path, values)
@@ -142,7 +148,7 @@ def choose_transcriber(settings: Settings, home: Home) -> LazyModel | None:
 
 
 def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, budget: Budget) -> AttachmentIntake:
-    """What takes in attachments, within the limits of the settings."""
+    """Build the intake of attachments, within the limits of the settings."""
     limits = AttachmentLimits(settings.attachments.max_bytes, settings.attachments.max_inline)
     return AttachmentIntake(
         limits, (transcriber.name, transcriber) if transcriber else None, budget=budget, texts=texts
@@ -150,9 +156,9 @@ def intake_of(settings: Settings, transcriber: LazyModel | None, texts: Texts, b
 
 
 def _model_values(settings: Settings, provider: str) -> dict[str, Any]:
-    """Return what a model of this provider is given of `[model]`: all but its name.
+    """Return the values of `[model]` for a model of this provider: all but its name.
 
-    The key and the address belong to the provider of the configured model; no other is given them.
+    The key and the address belong to the provider of the configured model; no other gets them.
     """
     foreign = set() if provider == settings.model.provider else {"api_key", "api_base"}
     values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"} | foreign, exclude_none=True)

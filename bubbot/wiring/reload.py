@@ -1,7 +1,7 @@
-"""Taking over changed settings while the bot runs: checked first, then all at once, each change a fact.
+"""Apply changed settings while the bot runs: checked first, then all at once, each change recorded.
 
-Turns under way end as they began. A channel is begun anew where its adapter's own settings changed; who may speak, and
-everything that is no channel's, changes under the running one.
+Turns under way end as they began. A channel is restarted if its adapter's own settings changed; who may speak, and
+everything that belongs to no channel, changes under the running one.
 """
 
 from __future__ import annotations
@@ -39,14 +39,21 @@ from bubbot.wiring.turns import make_turns
 log = logging.getLogger(__name__)
 
 VERIFY_TIMEOUT_SECONDS = 10.0
-"""Seconds a platform has to say whether it takes a new token; one that cannot be reached is taken at its word later."""
+"""Seconds a platform has to accept a new token; one that cannot be reached is asked again when the channel runs."""
 CHANNEL_CLOSE_SECONDS = 2.0
-"""Seconds that the one who asked has to close."""
+"""Seconds that the adapter which verified a token has to close."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """What a reload did: keys taken over, keys that wait for the next start, channels that were begun anew or ended."""
+    """The effect of a reload.
+
+    Attributes:
+        now: keys that apply now.
+        later: keys that wait for the next start.
+        begun: channels that were started or restarted.
+        ended: channels that were ended.
+    """
 
     now: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
@@ -56,7 +63,16 @@ class ReloadResult:
 
 @dataclass
 class ReloadPlan:
-    """Everything new, made and checked; nothing of the running bot is touched before it is whole."""
+    """Everything new, built and checked; the running bot is not touched before the plan is complete.
+
+    Attributes:
+        settings: the new settings.
+        tables: the settings of each channel.
+        models: None: the models stay.
+        ended: channels to end.
+        rates: the rate limits.
+        fresh: channels to start, or to restart.
+    """
 
     settings: Settings
     tables: Mapping[str, Table]
@@ -67,7 +83,7 @@ class ReloadPlan:
 
 
 class Reloader:
-    """Takes over the settings that `load` reads, one time after another. `current` are those the bot goes by."""
+    """Applies the settings that `load` reads, one reload after another. `current` are the settings in force."""
 
     def __init__(
         self,
@@ -82,12 +98,12 @@ class Reloader:
         self._grace = grace
         self._tables = dict(self._channels(current))
         self._tape = daemon.app.maker.service(CONFIG_TAPE)
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
-        self._over = False
+        self._is_ending = False
 
     async def begin(self) -> None:
-        """Records what has changed since the bot ran last."""
+        """Record what has changed since the bot ran last."""
         before, after = await self._tape.read(ConfigView()), public(self.current)
         changed = {
             key: after.get(key) for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)
@@ -96,103 +112,108 @@ class Reloader:
             await self._tape.append([event(LOADED, {"how": "start", "changed": changed, "later": []})])
 
     async def reload(self, how: str) -> ReloadResult:
-        """Reads the settings again and goes by them. `how` it was asked for is part of the fact.
+        """Read the settings again and apply them. The fact records `how` the reload was requested.
 
-        Raises `ConfigError` where they cannot be used: then everything stays as it was.
+        Raises:
+            ConfigError: they cannot be used; everything stays as it was.
         """
-        async with self._one_at_a_time:
-            if self._over:
+        async with self._lock:
+            if self._is_ending:
                 raise ConfigError("the bot is ending; its next start reads the settings")
             try:
                 return await self._reload(how)
             except ConfigError as error:
                 problems = [logs.redact(line) for line in str(error).splitlines()]
                 await self._tape.append([event(CONFIG_REFUSED, {"how": how, "problems": problems})])
-                told = "; ".join(problems)
-                log.error("the settings were not taken over: %s", told, extra={"action": "config.refused"})  # noqa: TRY400
+                summary = "; ".join(problems)
+                log.error("settings rejected: %s", summary, extra={"action": "config.refused"})  # noqa: TRY400
                 raise
 
     async def end(self, patience: float) -> None:
-        """No reload begins any more; one under way has so many seconds."""
-        self._over = True
+        """Refuse further reloads; give one that is under way `patience` seconds."""
+        self._is_ending = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience), self._one_at_a_time:
+            async with asyncio.timeout(patience), self._lock:
                 pass
 
     async def _reload(self, how: str) -> ReloadResult:
-        read = self._load()
-        logs.renew(self.current.log.level, read.secrets())  # what is wrong with them is told without them
-        found = changes(self.current, read)
-        if not found:
-            log.info("the settings are as they were", extra={"action": "config.unchanged"})
+        new_settings = self._load()
+        logs.renew(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
+        diff = changes(self.current, new_settings)
+        if not diff:
+            log.info("settings unchanged", extra={"action": "config.unchanged"})
             return ReloadResult()
-        plan = await self._planned(effective(self.current, read))
+        plan = await self._plan(effective(self.current, new_settings))
         old, new = public(self.current), public(plan.settings)
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
-        changed |= {key: "[secret]" for key in found.now if key not in changed}
+        changed |= {key: "[secret]" for key in diff.now if key not in changed}
         with self._daemon.manager.replacing():
-            await whole(  # half a reload would leave channels that nobody runs, or closes
-                self._in_force(plan, event(LOADED, {"how": how, "changed": changed, "later": list(found.later)}))
+            await whole(  # half a reload would leave channels that nobody runs or closes
+                self._apply_and_record(plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.later)}))
             )
-        names = ", ".join(found.now)
+        names = ", ".join(diff.now)
         log.info(
-            "settings taken over: %s",
+            "settings applied: %s",
             names or "none",
-            extra={"action": "config.loaded", "later": ", ".join(found.later)},
+            extra={"action": "config.loaded", "later": ", ".join(diff.later)},
         )
-        return ReloadResult(found.now, found.later, tuple(plan.fresh), tuple(plan.ended))
+        return ReloadResult(diff.now, diff.later, tuple(plan.fresh), tuple(plan.ended))
 
-    async def _planned(self, settings: Settings) -> ReloadPlan:
-        """Raises `ConfigError` for whatever is wrong, with nothing left open."""
+    async def _plan(self, settings: Settings) -> ReloadPlan:
+        """Build the plan. Raise `ConfigError` for the first error, with nothing left open."""
         app, tables = self._daemon.app, self._channels(settings)
         plan_of(settings)
         settings.bot.read_persona()
-        asks_others = settings.model != self.current.model or settings.attachments != self.current.attachments
-        models = choose_models(settings, app.shared.home, app.wrap.model) if asks_others else None
+        models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
+        models = choose_models(settings, app.shared.home, app.wrap.model) if models_changed else None
         ended = [name for name in self._tables if name not in tables]
         plan = ReloadPlan(settings, tables, models, ended, app.purse.pace.rates)
         try:
-            for name in (name for name in tables if self._begins_anew(name, tables[name])):
-                plan.fresh[name] = await self._line(name, tables[name], settings)
-            self._check_door(plan)
-            told = await asyncio.gather(*(self._introduced(name, tables[name]) for name in plan.fresh))
-            if problems := [one for one in told if one]:
+            for name in (name for name in tables if self._needs_restart(name, tables[name])):
+                plan.fresh[name] = await self._build_channel(name, tables[name], settings)
+            self._check_webhooks(plan)
+            answers = await asyncio.gather(*(self._verify(name, tables[name]) for name in plan.fresh))
+            if problems := [answer for answer in answers if answer]:
                 raise ConfigError("\n".join(problems))
             plan.rates = await rates_of(settings, app.purse)
         except BaseException:
-            for line in plan.fresh.values():
-                await line.aclose()
+            for channel_runtime in plan.fresh.values():
+                await channel_runtime.aclose()
             if models is not None:
                 await models.aclose()
             raise
         return plan
 
     def _channels(self, settings: Settings) -> Mapping[str, Table]:
-        found = channel_tables(settings)
-        return found if self._daemon.quarantine is None else {}
+        tables = channel_tables(settings)
+        return tables if self._daemon.quarantine is None else {}
 
-    def _begins_anew(self, name: str, table: Table) -> bool:
-        """Whether the adapter, or how it shows answers, is another than that which runs; one that was refused is tried."""
+    def _needs_restart(self, name: str, table: Table) -> bool:
+        """Return true if the adapter, or how it shows answers, changed, or if the channel does not run."""
         if name not in self._tables or self._daemon.manager.states.get(name) != "running":
             return True
-        (before, own_before), (after, own_after) = self._tables[name], table
-        return own_before != own_after or any(
-            getattr(before, key) != getattr(after, key) for key in ("kind", "live", "overhears")
+        (old, old_adapter), (new, new_adapter) = self._tables[name], table
+        return old_adapter != new_adapter or any(
+            getattr(old, key) != getattr(new, key) for key in ("kind", "live", "overhears")
         )
 
-    def _check_door(self, plan: ReloadPlan) -> None:
-        """Channels that are called need the HTTP door, which is opened at the start, and each a path of its own."""
-        kept = {name: one for name, one in self._daemon.webhooks().items() if name in plan.tables}
-        fresh = {name: line.channel for name, line in plan.fresh.items() if isinstance(line.channel, SupportsWebhook)}
+    def _check_webhooks(self, plan: ReloadPlan) -> None:
+        """Check that webhooks find the HTTP server open, which only a start opens, and that each has its own path."""
+        running = {name: channel for name, channel in self._daemon.webhooks().items() if name in plan.tables}
+        fresh = {
+            name: channel_runtime.channel
+            for name, channel_runtime in plan.fresh.items()
+            if isinstance(channel_runtime.channel, SupportsWebhook)
+        }
         if fresh and not self._daemon.called:
             raise ConfigError(
                 f"[channels.{next(iter(fresh))}] is called over HTTP: restart the bot, which opens [http] then."
             )
-        check_paths({**kept, **fresh})
+        check_paths({**running, **fresh})
 
-    async def _line(self, name: str, table: Table, settings: Settings) -> ChannelRuntime:
+    async def _build_channel(self, name: str, table: Table, settings: Settings) -> ChannelRuntime:
         maker, access = self._daemon.app.maker, self._daemon.access
-        channel = self._adapter(name, table)
+        channel = self._build_adapter(name, table)
         try:
             return await maker.line(channel, rules_of(table[0], settings, access))
         except BaseException:
@@ -200,22 +221,24 @@ class Reloader:
                 await channel.aclose()
             raise
 
-    def _adapter(self, name: str, table: Table) -> Channel:
-        common, own = table
+    def _build_adapter(self, name: str, table: Table) -> Channel:
+        common, adapter_settings = table
         people = partial(self._daemon.access.people, name)
         try:
             return self._daemon.app.maker.channel(
-                name, {**own, "kind": common.kind}, people, overhears=common.overhears
+                name, {**adapter_settings, "kind": common.kind}, people, overhears=common.overhears
             )
         except ConfigError:
             raise
-        except Exception as error:  # the adapter is someone else's code; its defect must not end a bot that runs
+        except Exception as error:  # the adapter is someone else's code; its defect must not end the running bot
             raise _defect(name, error) from error
 
-    async def _introduced(self, name: str, table: Table) -> str:
-        """What is wrong where the platform does not take what is new, in a sentence. An adapter of its own asks: one that
-        has introduced itself is not run."""
-        channel = self._adapter(name, table)
+    async def _verify(self, name: str, table: Table) -> str:
+        """Return a sentence about what is wrong if the platform rejects the new settings, else an empty text.
+
+        A separate adapter asks: one that has verified its credentials is not run.
+        """
+        channel = self._build_adapter(name, table)
         try:
             if isinstance(channel, VerifiesCredentials):
                 async with asyncio.timeout(VERIFY_TIMEOUT_SECONDS):
@@ -223,9 +246,13 @@ class Reloader:
         except ChannelRefused as error:
             return f"[channels.{name}]: {error}"
         except (ChannelError, TimeoutError) as error:
-            told = "[channels.%s] could not be asked: %s"
-            log.warning(told, name, str(error) or "no answer", extra={"action": "config.unasked", "channel": name})
-        except Exception as error:  # noqa: BLE001 - see `_adapter`
+            log.warning(
+                "[channels.%s] credentials not verified: %s",
+                name,
+                str(error) or "no answer",
+                extra={"action": "config.unasked", "channel": name},
+            )
+        except Exception as error:  # noqa: BLE001 - see `_build_adapter`
             return str(_defect(name, error))
         finally:
             if isinstance(channel, SupportsClose):
@@ -234,28 +261,28 @@ class Reloader:
                         await channel.aclose()
         return ""
 
-    async def _in_force(self, plan: ReloadPlan, fact: TapeEntry) -> None:
-        await self._taken_over(plan)
+    async def _apply_and_record(self, plan: ReloadPlan, fact: TapeEntry) -> None:
+        await self._apply(plan)
         await self._tape.append([fact])
 
-    async def _lines_replaced(self, plan: ReloadPlan) -> None:
-        """Ends what has to end, and puts what is new in its place; nothing of it is run yet."""
+    async def _replace_channels(self, plan: ReloadPlan) -> None:
+        """End the channels that have to end, and replace others by new ones, which do not run yet."""
         app, manager = self._daemon.app, self._daemon.manager
         for name in plan.ended:
             await manager.stop_one(name, self._grace.deliveries)
             await app.runtime.leave(name, self._grace.turns)
             del app.lines[name]
             app.time.links.pop(name, None)
-        for name, line in plan.fresh.items():
+        for name, channel_runtime in plan.fresh.items():
             if name in app.lines:
                 await manager.stop_one(name, self._grace.deliveries)
-            app.lines[name] = line
+            app.lines[name] = channel_runtime
 
-    async def _taken_over(self, plan: ReloadPlan) -> None:
+    async def _apply(self, plan: ReloadPlan) -> None:
         app, settings = self._daemon.app, plan.settings
         logs.renew(settings.log.level, settings.secrets())
         added = {name for name in plan.fresh if name not in app.lines}
-        await self._lines_replaced(plan)
+        await self._replace_channels(plan)
         self._daemon.access.configured = {
             name: admission_of(common, settings).listed for name, (common, _) in plan.tables.items()
         }
@@ -267,47 +294,49 @@ class Reloader:
         old_models = app.sets[-1]
         if plan.models is not None:
             app.sets.append(plan.models)
-        toolbox = await self._renewed(settings)
+        toolbox = await self._renew_sessions(settings)
         app.watch.settings = settings
         app.commands[:] = typed_commands(toolbox, app.shared.texts)
         self.current, self._tables = settings, dict(plan.tables)
         for name in plan.fresh:
-            await self._begin(name, added=name in added)
-        for changed in self._daemon.reloaded:
-            changed()
+            await self._start_channel(name, added=name in added)
+        for on_reloaded in self._daemon.reloaded:
+            on_reloaded()
         if plan.models is not None:
             self._close_later(old_models)
 
-    async def _renewed(self, settings: Settings) -> Toolbox:
-        """Every session goes by the new settings from its next turn on."""
+    async def _renew_sessions(self, settings: Settings) -> Toolbox:
+        """Give every session the new settings from its next turn on."""
         app = self._daemon.app
-        for line in app.lines.values():
-            app.time.join(line)
+        for channel_runtime in app.lines.values():
+            app.time.join(channel_runtime)
         deps, toolbox = make_turns(settings, app.shared, app.sets[-1], app.purse)
-        app.runtime.renew({name: line.link for name, line in app.lines.items()}, deps)
-        for line in app.lines.values():
-            line.open_gate(app.runtime, app.shared.texts, activity=app.shared.activity, report=app.shared.report)
+        app.runtime.renew({name: channel_runtime.link for name, channel_runtime in app.lines.items()}, deps)
+        for channel_runtime in app.lines.values():
+            channel_runtime.open_gate(
+                app.runtime, app.shared.texts, activity=app.shared.activity, report=app.shared.report
+            )
         return toolbox
 
-    async def _begin(self, name: str, *, added: bool) -> None:
-        """The channel is run. What it still owes is taken up: by an added one what an earlier process left, too."""
+    async def _start_channel(self, name: str, *, added: bool) -> None:
+        """Start a channel and resume its pending messages; for an added one also what an earlier process left open."""
         try:
-            await self._take_up(name, added=added)
-        except StoreError as error:  # it is heard all the same; what is owed waits for the next start
-            log.error("what %s owes was not taken up: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
+            await self._resume_channel(name, added=added)
+        except StoreError as error:  # the channel runs all the same; pending messages wait for the next start
+            log.error("pending messages of channel %s not resumed: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
         self._daemon.manager.start_one(name, self._daemon.app.group.create_task)
 
-    async def _take_up(self, name: str, *, added: bool) -> None:
-        app, line = self._daemon.app, self._daemon.app.lines[name]
+    async def _resume_channel(self, name: str, *, added: bool) -> None:
+        app, channel_runtime = self._daemon.app, self._daemon.app.lines[name]
         if added:
-            await line.inbox.begin(timestamp(now()))
-            recovered = await recover(app.store, [line.inbox], app.maker.service)
+            await channel_runtime.inbox.begin(timestamp(now()))
+            recovered = await recover(app.store, [channel_runtime.inbox], app.maker.service)
             await app.time.book.load()
-            line.take_up(recovered)
-        await line.deliverer.resume(queued=True)
+            channel_runtime.take_up(recovered)
+        await channel_runtime.deliverer.resume(queued=True)
 
     def _close_later(self, models: ModelSet) -> None:
-        """Closes models when the turns that began with them have ended."""
+        """Close models when the turns that began with them have ended."""
 
         async def close() -> None:
             await self._daemon.app.runtime.turns_ended()

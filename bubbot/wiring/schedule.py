@@ -1,4 +1,4 @@
-"""Putting schedules together: the book of jobs, what turns ask about them, and what keeps time over them."""
+"""Build the scheduler: the store of jobs, what turns ask about them, and the timer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,15 @@ from bubbot.wiring.channel_factory import Deps
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Schedules over the lines of a bot. Jobs are loaded by whoever starts it, after recovery. `links` are those of the
-    lines, which learn of each other through `join`."""
+    """The schedules of a bot. Whoever starts it loads the jobs, after recovery.
+
+    Attributes:
+        book: the jobs.
+        firings: what turns ask about firings.
+        lines: the channels, by name.
+        texts: the bot's own sentences.
+        links: the sessions' link of each channel; they learn of each other through `join`.
+    """
 
     book: ScheduleStore
     firings: Firings
@@ -34,37 +41,39 @@ class Scheduler:
     links: dict[str, SessionChannel]
 
     def join(self, line: ChannelRuntime) -> None:
-        """Makes a line known to jobs and to the others, as it is now."""
+        """Make a channel known to jobs and to the other channels, in its current state."""
         name = line.channel.name
         self.links[name] = line.link = replace(line.link, other=self.links.get)
-        line.deliverer.gone = _gone(self.book, name)
+        line.deliverer.gone = _abandon_jobs_of(self.book, name)
 
     def keeper(self) -> Any:
-        """What keeps time, while its `run` runs. The library is loaded here, by a process that keeps time."""
-        made: Any = import_module("bubbot.schedule.timer")
-        return made.Keeper(self.book, self.fire, tell=self.tell)
+        """Return the timer; it fires jobs while its `run` runs. The library is loaded here: few processes need it."""
+        module: Any = import_module("bubbot.schedule.timer")
+        return module.Keeper(self.book, self.fire, tell=self.tell)
 
     async def fire(self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
-        """A firing goes through the same door as a message."""
-        return await self._line(inbound.channel).gate.accept(inbound, also) is not None
+        """Accept a firing as the channel's gate accepts a message."""
+        return await self._channel_runtime(inbound.channel).gate.accept(inbound, also) is not None
 
     async def tell(self, standing: JobState, key: str, facts: Sequence[TapeEntry]) -> None:
         """Tell the chat in which a job was made that it was missed, with its facts in the same transaction."""
-        place, line = standing.job.place, self._line(standing.job.place.channel)
-        out = Outbound(place.channel, place.chat, missed_text(standing, self.texts), place.thread)
-        parts = tuple(line.link.parts(out))
-        await line.deliver(await line.outbox.say(standing.job.session, key, parts, {SCHEDULE_TAPE: facts}))
+        job_chat, channel_runtime = standing.job.place, self._channel_runtime(standing.job.place.channel)
+        outbound = Outbound(job_chat.channel, job_chat.chat, missed_text(standing, self.texts), job_chat.thread)
+        parts = tuple(channel_runtime.link.parts(outbound))
+        await channel_runtime.deliver(
+            await channel_runtime.outbox.say(standing.job.session, key, parts, {SCHEDULE_TAPE: facts})
+        )
 
-    def _line(self, channel: str) -> ChannelRuntime:
-        if (line := self.lines.get(channel)) is None:
+    def _channel_runtime(self, channel: str) -> ChannelRuntime:
+        if (channel_runtime := self.lines.get(channel)) is None:
             raise ConfigError(f"no channel {channel} runs here")
-        return line
+        return channel_runtime
 
 
 def timekeeping(
     tape: TapeService, lines: Mapping[str, ChannelRuntime], settings: Settings, texts: Texts, given: Deps
 ) -> Scheduler:
-    """Schedules of a bot with these lines."""
+    """Build the scheduler of a bot with these channels."""
     limits, zone = limits_of(settings), settings.bot.timezone
     book = ScheduleStore(tape, now=given.now, new_id=given.new_id, zone=zone, limits=limits)
     links: dict[str, SessionChannel] = {}
@@ -73,19 +82,19 @@ def timekeeping(
         link = links.get(inbound.channel)
         return link.role(inbound) if link else Role.STRANGER
 
-    made = Scheduler(book, Firings(book, role_of), lines, texts, links)
-    for line in lines.values():
-        made.join(line)
-    return made
+    scheduler = Scheduler(book, Firings(book, role_of), lines, texts, links)
+    for channel_runtime in lines.values():
+        scheduler.join(channel_runtime)
+    return scheduler
 
 
 def limits_of(settings: Settings) -> ScheduleLimits:
-    """What jobs are held to."""
+    """Return the limits of jobs."""
     return ScheduleLimits(settings.schedule.per_chat, settings.schedule.failures, settings.schedule.endless)
 
 
-def _gone(book: ScheduleStore, channel: str) -> Any:
-    async def gone(chat: str, reason: str) -> None:
+def _abandon_jobs_of(book: ScheduleStore, channel: str) -> Any:
+    async def abandon(chat: str, reason: str) -> None:
         await book.gone(channel, chat, reason)
 
-    return gone
+    return abandon

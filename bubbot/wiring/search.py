@@ -1,4 +1,4 @@
-"""The search index of a bot: filled while it runs, or thrown away where nobody wants one."""
+"""The search index of a bot: filled while it runs, or deleted if it is turned off."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from bubbot.stores.sqlite.store import SqliteStore
 
 @asynccontextmanager
 async def indexing(store: SqliteStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
-    """Fills the index until the block ends. What goes wrong is logged and tried again, and is nobody else's trouble."""
+    """Fill the index until the block ends. Errors are logged and the work is tried again; they affect nothing else."""
     if not settings.index:
         await store.forget_index()
         yield
         return
-    filler = Indexer(store)
-    store.keeper = filler
-    task = group.create_task(supervise("search index", filler.run, Backoff(random.random, longest=600.0)))
+    indexer = Indexer(store)
+    store.keeper = indexer
+    task = group.create_task(supervise("search index", indexer.run, Backoff(random.random, longest=600.0)))
     try:
         yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        await filler.aclose()
+        await indexer.aclose()

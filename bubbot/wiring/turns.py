@@ -1,4 +1,4 @@
-"""What a turn goes through, put together from the settings; put together anew where they change."""
+"""Build what a turn needs from the settings; build it again when they change."""
 
 from __future__ import annotations
 
@@ -52,8 +52,19 @@ from bubbot.wiring.schedule import Scheduler
 
 @dataclass(frozen=True, slots=True)
 class TurnServices:
-    """What stays as it is when the settings change. `lines` is always that of the moment; `activity` knows what turns do,
-    `report` tells how the bot is; `tools` are added to ours."""
+    """The services that stay when the settings change.
+
+    Attributes:
+        home: the home of the bot.
+        lines: the current channels, by name.
+        texts: the bot's own sentences.
+        time: the scheduler.
+        places: limits the turns at once.
+        given: clock and ids.
+        activity: tracks what turns do.
+        report: reports the health of the bot.
+        tools: tools to add to ours.
+    """
 
     home: Home
     lines: Mapping[str, ChannelRuntime]
@@ -69,15 +80,22 @@ class TurnServices:
 def make_turns(
     settings: Settings, shared: TurnServices, models: ModelSet, purse: BudgetServices
 ) -> tuple[SessionDeps, Toolbox]:
-    """What every session is given, as these settings have it. Raises `ConfigError`."""
-    lines, texts = shared.lines, shared.texts
-    show = shared.activity
-    show.show = PreviewSink({name: line.previews for name, line in lines.items() if line.previews is not None})
-    toolbox, loop = _loop(settings, shared, models.sessions, purse, show=show)
+    """Build the dependencies of every session from these settings. Raise `ConfigError` for bad ones."""
+    channel_runtimes, texts = shared.lines, shared.texts
+    activity = shared.activity
+    activity.show = PreviewSink(
+        {
+            name: channel_runtime.previews
+            for name, channel_runtime in channel_runtimes.items()
+            if channel_runtime.previews is not None
+        }
+    )
+    toolbox, loop = _loop(settings, shared, models.sessions, purse, show=activity)
 
-    async def deliver(channel: str, intent: OutboxMessage) -> None:
-        if line := lines.get(channel):  # else it was taken away in the middle of the turn; the intent is durable
-            await line.deliver(intent)
+    async def deliver(channel: str, message: OutboxMessage) -> None:
+        # A reload may have removed the channel in the middle of the turn; the message is durable.
+        if channel_runtime := channel_runtimes.get(channel):
+            await channel_runtime.deliver(message)
 
     deps = SessionDeps(
         loop=loop,
@@ -87,7 +105,7 @@ def make_turns(
         retention_days=settings.memory.retention_days,
         places=shared.places,
         deliver=deliver,
-        show=show,
+        show=activity,
         texts=texts,
         firings=shared.time.firings,
         intake=intake_of(settings, models.transcriber, texts, purse.budget),
@@ -99,8 +117,12 @@ def make_turns(
 def _loop(
     settings: Settings, shared: TurnServices, models: SessionModels, purse: BudgetServices, *, show: Show
 ) -> tuple[Toolbox, AgentLoop]:
-    """The agent loop with its toolbox; `help` and `context` look at what is put together here."""
-    traces = [tape for line in shared.lines.values() for tape in (line.inbox.name, line.outbox.name)] + [SCHEDULE_TAPE]
+    """Build the agent loop and its toolbox; `help` and `context` read what is built here."""
+    traces = [
+        tape
+        for channel_runtime in shared.lines.values()
+        for tape in (channel_runtime.inbox.name, channel_runtime.outbox.name)
+    ] + [SCHEDULE_TAPE]
     prompt = PromptSettings(settings.bot.name, settings.bot.read_persona())
     composer = RequestComposer(
         BudgetFallbackModel(models.of, models.named, purse.budget, settings.budget.cheaper).of,
@@ -120,7 +142,7 @@ def _loop(
             context_tool(composer),
             model_tool(models),
             *status_tools(models, shared.report),
-            reset_tool(traces, partial(_export, shared), partial(_forget, shared.home)),
+            reset_tool(traces, partial(_export, shared), partial(_remove_files, shared.home)),
             *tape_tools(),
             *memory_tools(retention_days=settings.memory.retention_days, recent_days=settings.memory.recent_days),
             *result_tools(),
@@ -145,7 +167,7 @@ def _loop(
 
 
 def _export(shared: TurnServices, session: str, text: str) -> str:
-    """Writes a memory to a file of its own under `exports/` and returns its path."""
+    """Write a memory to its own file under `exports/` and return the path."""
     folder = shared.home.path / "exports"
     folder.mkdir(mode=0o700, exist_ok=True)
     safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in session)[:80]
@@ -154,7 +176,7 @@ def _export(shared: TurnServices, session: str, text: str) -> str:
     return str(path)
 
 
-def _forget(home: Home, session: str) -> None:
-    """Removes what channels keep of a session in files."""
+def _remove_files(home: Home, session: str) -> None:
+    """Remove the files that channels keep of a session."""
     with suppress(FileNotFoundError):
         shutil.rmtree(kept_aside(home.path, session))

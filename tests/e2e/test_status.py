@@ -166,7 +166,7 @@ async def test_a_refused_channel_is_named_everywhere_and_its_token_nowhere(serve
         assert code == 1
         assert text.startswith("Not every channel receives: work.\n")
         assert re.search(r"^ +work: refused, and not tried again \(.+\)\.$", text, re.MULTILINE)
-        assert re.search(r"^ .* error channel\.refused: the channel work ends", text, re.MULTILINE)
+        assert re.search(r"^ .* error channel\.refused: channel work refused", text, re.MULTILINE)
         assert await status(home, "--quiet") == (1, "")
         code, told = await Door(daemon).get("/ready")
         assert (code, json.loads(told)["channels"]["work"]["state"]) == (503, "refused")

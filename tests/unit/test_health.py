@@ -73,8 +73,8 @@ FULL = HealthSnapshot(
     warnings=4,
     errors=1,
     newest=(
-        LoggedWarning("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "a message was not delivered"),
-        LoggedWarning("2026-11-22T11:59:00.000Z", "error", "channel.refused", "the channel old ends"),
+        LoggedWarning("2026-11-22T11:00:00.000Z", "warning", "deliver.failed", "message not delivered"),
+        LoggedWarning("2026-11-22T11:59:00.000Z", "error", "channel.refused", "channel old refused"),
     ),
 )
 
@@ -183,7 +183,7 @@ class TestWords:
         assert found["database"] == ("12,345 entries; 1.2 MB, and 999 B in its log; 78.0 GB free on the disk",)
         assert found["newest backup"] == ("20261122T020000, 2026-11-22 03:00:00 (10 hours ago)",)
         assert found["log"][0] == "errors: 1; warnings: 4"
-        assert "channel.refused: the channel old ends" in found["log"][1]
+        assert "channel.refused: channel old refused" in found["log"][1]
         assert "deliver.failed" in found["log"][2]
 
     def test_without_a_bot_it_says_what_nobody_has_answered_and_nothing_of_channels(self) -> None:

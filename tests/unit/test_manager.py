@@ -97,7 +97,7 @@ def test_one_that_is_refused_is_named_once_and_the_others_go_on(
 
     with caplog.at_level(logging.ERROR):
         test()
-    assert [record.getMessage() for record in caplog.records] == ["the channel 1 ends: token"]
+    assert [record.getMessage() for record in caplog.records] == ["channel 1 refused, stopping it: token"]
 
 
 @virtual

@@ -249,7 +249,7 @@ NOT_FOR_PEOPLE = {
     "gateway/control.py": "what is wrong between a command of the shell and the bot: for its operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
     "gateway/health_door.py: the database cannot be read": "for a program",
-    "gateway/http_server.py: a request that is not whole or not HTTP: %s": "for the log",
+    "gateway/http_server.py: request incomplete or not HTTP: %s": "for the log",
     "gateway/remote.py: nobody has this chat open": "why a delivery waits: for the log",
     "gateway/remote.py: the chat did not take the answer": "why a delivery waits: for the log",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",

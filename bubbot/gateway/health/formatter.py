@@ -1,4 +1,4 @@
-"""How the bot is, in words: the same for the shell and for chats, in the language of the bot."""
+"""The bot's health in words: the same for the shell and for chats, in the language of the bot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """What one label stands for, in lines."""
+    """A label and the lines it stands for."""
 
     label: str
     lines: tuple[str, ...]
@@ -42,38 +42,44 @@ class HealthFormatter:
     snapshot: HealthSnapshot
 
     def rows(self) -> Iterator[StatusRow]:
-        """Everything, for whoever runs the bot."""
-        say, one = self.texts.say, self.snapshot
+        """Yield everything, for the operator."""
+        say, snapshot = self.texts.say, self.snapshot
         yield from self._bot()
-        yield StatusRow(say("st_home"), (one.home,))
-        yield from self._standing()
+        yield StatusRow(say("st_home"), (snapshot.home,))
+        yield from self._operation()
         yield from self._private()
-        name = say("st_backup_is", name=one.backup.name, at=self.when(one.backup.at)) if one.backup else say("st_none")
+        name = (
+            say("st_backup_is", name=snapshot.backup.name, at=self.when(snapshot.backup.at))
+            if snapshot.backup
+            else say("st_none")
+        )
         yield StatusRow(say("st_backup"), (name,))
-        if one.pid is not None:
-            yield from self._log(newest=len(one.newest))
+        if snapshot.pid is not None:
+            yield from self._log(newest=len(snapshot.newest))
 
     def in_chat(self, role: Role, *, direct: bool) -> list[str]:
-        """What somebody of this role is told in a chat: members nothing; in a group nothing of other chats, of money,
-        or of what the log says, for others read along."""
+        """Return the lines for a reader with this role in a chat.
+
+        Members get nothing. A group gets nothing about other chats, money or the log, as others read along.
+        """
         if not role.at_least(Role.ADMIN):
             return []
-        rows = [*self._bot(), *self._standing(), *(self._private() if direct else ()), *self._log(newest=int(direct))]
-        return [line for row in rows for line in self._told(row)]
+        rows = [*self._bot(), *self._operation(), *(self._private() if direct else ()), *self._log(newest=int(direct))]
+        return [line for row in rows for line in self._format_lines(row)]
 
     def when(self, instant: str) -> str:
-        """An instant by the clock of the deployment, and how long ago or how soon that is."""
+        """Format an instant by the deployment's time zone, with how long ago or how soon it is."""
         at, now = moment(instant), moment(self.snapshot.at)
         if at is None or now is None:
             return instant
-        shown = at.astimezone(ZoneInfo(self.snapshot.zone)).strftime("%Y-%m-%d %H:%M:%S")
+        clock_time = at.astimezone(ZoneInfo(self.snapshot.zone)).strftime("%Y-%m-%d %H:%M:%S")
         seconds = int((now - at).total_seconds())
         length = length_words(abs(seconds), self.texts)
         sentence = "st_ago" if seconds >= 0 else "st_ahead"
-        return self.texts.say(sentence, moment=shown, length=length)
+        return self.texts.say(sentence, moment=clock_time, length=length)
 
     def channel(self, one: ChannelState) -> str:
-        """How a channel is, in a sentence."""
+        """Describe a channel's state in a sentence."""
         say, heard = self.texts.say, self.when(one.heard) if one.heard else self.texts.say("never")
         match one.state:
             case "":
@@ -89,108 +95,116 @@ class HealthFormatter:
         return say("channel_down", name=one.name, note=one.note or "?", heard=heard)
 
     def _bot(self) -> Iterator[StatusRow]:
-        say, one = self.texts.say, self.snapshot
-        if one.pid is not None:
-            told = say("st_bot_is", version=one.version, pid=one.pid, since=self.when(one.began))
-            yield StatusRow(say("st_bot"), (told,))
-        if one.quarantine:
-            told = say("st_quarantine_is", name=one.quarantine.name, at=self.when(one.quarantine.at))
-            yield StatusRow(say("st_quarantine"), (told,))
-        if one.full:
+        say, snapshot = self.texts.say, self.snapshot
+        if snapshot.pid is not None:
+            text = say("st_bot_is", version=snapshot.version, pid=snapshot.pid, since=self.when(snapshot.began))
+            yield StatusRow(say("st_bot"), (text,))
+        if snapshot.quarantine:
+            text = say("st_quarantine_is", name=snapshot.quarantine.name, at=self.when(snapshot.quarantine.at))
+            yield StatusRow(say("st_quarantine"), (text,))
+        if snapshot.full:
             yield StatusRow(say("st_disk"), (say("st_disk_full"),))
-        if one.failing:
-            yield StatusRow(say("st_models"), tuple(map(self._failing, one.failing)))
+        if snapshot.failing:
+            yield StatusRow(say("st_models"), tuple(map(self._failing, snapshot.failing)))
 
-    def _failing(self, one: ModelOutage) -> str:
-        since, newest = self.when(one.since), self.when(one.newest)
+    def _failing(self, outage: ModelOutage) -> str:
+        since, newest = self.when(outage.since), self.when(outage.newest)
         return self.texts.say(
-            "st_failing_is", name=one.name, since=since, why=why_failing(self.texts, one), newest=newest
+            "st_failing_is", name=outage.name, since=since, why=why_failing(self.texts, outage), newest=newest
         )
 
-    def _standing(self) -> Iterator[StatusRow]:
-        say, one, none = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
-        load = one.load
-        if one.pid is not None:
-            yield StatusRow(say("st_channels"), tuple(self.channel(each) for each in one.channels) or none)
+    def _operation(self) -> Iterator[StatusRow]:
+        say, snapshot, nothing = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
+        load = snapshot.load
+        if snapshot.pid is not None:
+            yield StatusRow(
+                say("st_channels"), tuple(self.channel(channel) for channel in snapshot.channels) or nothing
+            )
             work = say("st_work_is", running=load.running, waiting=load.waiting, sessions=load.sessions)
         else:
             work = say("st_unanswered", waiting=load.waiting)
         yield StatusRow(say("st_work"), (work,))
-        owed = [
-            say("st_owed_is", channel=each.channel, count=each.count, oldest=self.when(each.oldest))
-            for each in one.owed
-            if each.count
+        undelivered = [
+            say("st_owed_is", channel=pending.channel, count=pending.count, oldest=self.when(pending.oldest))
+            for pending in snapshot.owed
+            if pending.count
         ]
-        yield StatusRow(say("st_owed"), tuple(owed) or none)
-        found = one.database
-        told = say("st_no_database")
-        if found is not None:
-            sizes = {"size": size_words(found.size), "wal": size_words(found.wal), "free": size_words(found.free)}
-            told = say(
+        yield StatusRow(say("st_owed"), tuple(undelivered) or nothing)
+        database = snapshot.database
+        text = say("st_no_database")
+        if database is not None:
+            sizes = {
+                "size": size_words(database.size),
+                "wal": size_words(database.wal),
+                "free": size_words(database.free),
+            }
+            text = say(
                 "st_database_is",
-                entries=f"{found.entries:,}",
+                entries=f"{database.entries:,}",
                 size=sizes["size"],
                 wal=sizes["wal"],
                 free=sizes["free"],
             )
-        yield StatusRow(say("st_database"), (told,))
+        yield StatusRow(say("st_database"), (text,))
 
     def _private(self) -> Iterator[StatusRow]:
-        say, one, none = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
+        say, snapshot, nothing = self.texts.say, self.snapshot, (self.texts.say("st_none"),)
         firings = [
-            say("st_next_is", job=each.name or each.job[:8], session=each.session, at=self.when(each.at))
-            for each in one.firings
+            say("st_next_is", job=firing.name or firing.job[:8], session=firing.session, at=self.when(firing.at))
+            for firing in snapshot.firings
         ]
-        yield StatusRow(say("st_next"), tuple(firings) or none)
-        if one.budget:
+        yield StatusRow(say("st_next"), tuple(firings) or nothing)
+        if snapshot.budget:
             yield StatusRow(say("st_budget"), tuple(self._budget()))
 
     def _budget(self) -> Iterator[str]:
-        """A line for each budget and period: what was spent in money and in tokens."""
-        say, together = self.texts.say, dict[tuple[str, str, bool], list[str]]()
-        for one in self.snapshot.budget:
-            used = self._amount(one, one.used)
-            limit = one.most is not None
-            told = say("st_limited", used=used, most=self._amount(one, one.most or 0.0)) if limit else ""
-            together.setdefault((one.scope, one.name, one.monthly), []).append(told or say("st_unlimited", used=used))
-        for (scope, name, monthly), amounts in together.items():
+        """Yield a line for each budget and period: what was spent in money and in tokens."""
+        say, by_budget = self.texts.say, dict[tuple[str, str, bool], list[str]]()
+        for usage in self.snapshot.budget:
+            used = self._amount(usage, usage.used)
+            limit = usage.most is not None
+            limited = say("st_limited", used=used, most=self._amount(usage, usage.most or 0.0)) if limit else ""
+            by_budget.setdefault((usage.scope, usage.name, usage.monthly), []).append(
+                limited or say("st_unlimited", used=used)
+            )
+        for (scope, name, monthly), amounts in by_budget.items():
             whose, period = whose_budget(self.texts, scope, name), say("st_month") if monthly else say("st_today")
             yield say("st_budget_is", whose=whose, period=period, amounts=say("st_and").join(amounts))
 
-    def _amount(self, one: BudgetUsage, value: float) -> str:
-        if one.measure == TOKENS:
+    def _amount(self, usage: BudgetUsage, value: float) -> str:
+        if usage.measure == TOKENS:
             return self.texts.say("usage_tokens", tokens=f"{value:,.0f}")
-        shown = f"{value:,.2f}" if value >= 1 or not value else f"{value:.6f}".rstrip("0")
-        whole, _, decimals = shown.partition(".")
-        return self.texts.say("usage_cost", amount=f"{whole}.{decimals:0<2}", currency=self.snapshot.currency)
+        digits = f"{value:,.2f}" if value >= 1 or not value else f"{value:.6f}".rstrip("0")
+        units, _, decimals = digits.partition(".")
+        return self.texts.say("usage_cost", amount=f"{units}.{decimals:0<2}", currency=self.snapshot.currency)
 
     def _log(self, *, newest: int) -> Iterator[StatusRow]:
-        say, one = self.texts.say, self.snapshot
-        lines = [say("st_log_is", errors=one.errors, warnings=one.warnings)]
-        for each in reversed(one.newest[len(one.newest) - newest :] if newest else ()):
-            at = self.when(each.time)
-            lines.append(say("st_log_line", at=at, level=each.level, action=each.action, message=each.message))
+        say, snapshot = self.texts.say, self.snapshot
+        lines = [say("st_log_is", errors=snapshot.errors, warnings=snapshot.warnings)]
+        for warning in reversed(snapshot.newest[len(snapshot.newest) - newest :] if newest else ()):
+            at = self.when(warning.time)
+            lines.append(say("st_log_line", at=at, level=warning.level, action=warning.action, message=warning.message))
         yield StatusRow(say("st_log"), tuple(lines))
 
-    def _told(self, row: StatusRow) -> list[str]:
+    def _format_lines(self, row: StatusRow) -> list[str]:
         return [self.texts.say("st_line", label=row.label, text=line) for line in row.lines]
 
 
 def doing_words(texts: Texts, found: tuple[TurnActivity, float | None] | None) -> str:
-    """What a turn is doing, and for how long it has been under way."""
-    doing, seconds = found or (TurnActivity(), None)
-    match doing.what:
+    """Describe the activity of a turn, and for how long it has been under way."""
+    activity, seconds = found or (TurnActivity(), None)
+    match activity.what:
         case "tool":
-            told = texts.say("doing_tool", tool=doing.tool)
+            text = texts.say("doing_tool", tool=activity.tool)
         case "writing":
-            told = texts.say("doing_writing")
+            text = texts.say("doing_writing")
         case _:
-            told = texts.say("doing_asking")
-    return told if seconds is None else texts.say("doing_since", doing=told, length=length_words(int(seconds), texts))
+            text = texts.say("doing_asking")
+    return text if seconds is None else texts.say("doing_since", doing=text, length=length_words(int(seconds), texts))
 
 
 def why_failing(texts: Texts, one: ModelOutage) -> str:
-    """Say why a model does not answer: our own words, for a provider's may repeat what somebody wrote."""
+    """Say why a model does not answer, in our own words: a provider's may repeat what somebody wrote."""
     match one.kind, one.status:
         case ModelUnconfigured.kind, _:
             return texts.say("failing_unconfigured")
@@ -216,7 +230,7 @@ def why_failing(texts: Texts, one: ModelOutage) -> str:
 
 
 def size_words(size: int) -> str:
-    """Bytes as people read them."""
+    """Format bytes for people."""
     for unit, name in UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"

@@ -1,4 +1,4 @@
-"""How the bot is: one value, made from what a running bot has, or from its database alone where none runs."""
+"""The bot's health as one value, built from a running bot, or from its database alone if none runs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,24 @@ from bubbot.views.outbox import OutboxMessage
 from bubbot.views.schedule import ScheduleState
 
 State = Literal["", "running", "refused", "ended"]
-"""What became of a channel; empty before it was begun with."""
+"""The state of a channel; empty before it was started."""
 FIRINGS = 5
-"""The next firings that are told."""
+"""Number of next firings to report."""
 NEAR = 5
-"""Budgets beside that of the whole bot that are told, where they are near their limit."""
+"""Budgets near their limit to report, besides that of the whole bot."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """A configured channel. `state` is empty before it was begun with; `ready`, `heard` and `note`: see `ChannelHealth`. Of a
-    channel that does not report, running is ready."""
+    """A configured channel.
+
+    Attributes:
+        name: its name in the settings.
+        state: empty before it was started.
+        ready: it receives messages. A channel that does not report its health is ready while it runs.
+        heard: see `ChannelHealth`.
+        note: see `ChannelHealth`.
+    """
 
     name: str
     state: State
@@ -40,13 +47,13 @@ class ChannelState:
 
     @property
     def fine(self) -> bool:
-        """Whether people who write there are heard."""
+        """True if people who write there are heard."""
         return self.state == "running" and self.ready
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDeliveries:
-    """What has not been delivered on a channel: how many messages, and when the oldest was merged, ISO 8601."""
+    """The undelivered messages of a channel, and when the oldest was merged, ISO 8601."""
 
     channel: str
     count: int
@@ -55,7 +62,7 @@ class PendingDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class NextFiring:
-    """When a job comes next."""
+    """The next firing of a job."""
 
     job: str
     name: str
@@ -65,8 +72,16 @@ class NextFiring:
 
 @dataclass(frozen=True, slots=True)
 class BudgetUsage:
-    """What of a budget was spent in a day or month: `measure` is `cost`, in the currency of `[budget]`, or `tokens`;
-    `most` is None where nothing limits it."""
+    """The amount spent of a budget in a day or month.
+
+    Attributes:
+        scope: the kind of budget.
+        name: whose budget of that kind it is.
+        period: `2026-11-22` or `2026-11`.
+        measure: `cost`, in the currency of `[budget]`, or `tokens`.
+        used: the amount spent.
+        most: the limit; None if there is none.
+    """
 
     scope: str
     name: str
@@ -77,14 +92,21 @@ class BudgetUsage:
 
     @property
     def monthly(self) -> bool:
-        """Whether it is a month's, not a day's."""
+        """True for a month, false for a day."""
         return len(self.period) == 7
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutage:
-    """A model that does not answer: since when and when it was asked last (ISO 8601), the kind of the error, and the
-    status of HTTP that its provider sent."""
+    """A model that does not answer.
+
+    Attributes:
+        name: that of the model.
+        since: when it first did not answer, ISO 8601.
+        newest: when it was last asked, ISO 8601.
+        kind: that of the error.
+        status: the HTTP status that its provider sent; None if there was none.
+    """
 
     name: str
     since: str
@@ -95,7 +117,14 @@ class ModelOutage:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """Sizes in bytes; `free` is what the disk of the home has left; `entries` over all tapes."""
+    """The size of the database.
+
+    Attributes:
+        entries: entries over all tapes.
+        size: bytes of the database.
+        wal: bytes of its write-ahead log.
+        free: bytes left on the disk of the home.
+    """
 
     entries: int
     size: int
@@ -105,7 +134,7 @@ class DatabaseStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackupStatus:
-    """A backup: its name, and when it was made, ISO 8601."""
+    """A backup's name, and when it was made, ISO 8601."""
 
     name: str
     at: str
@@ -113,10 +142,30 @@ class BackupStatus:
 
 @dataclass(frozen=True, slots=True)
 class HealthSnapshot:
-    """How the bot is at `at`, ISO 8601 in UTC as all times here. `pid` is None where no bot runs: then there are no
-    channels and no errors, and `load` counts the messages that nobody has answered. `backup` is the newest;
-    `quarantine` that of which the home was made, while nothing is sent to anybody outside; `failing` the models that
-    have not answered since a call failed."""
+    """The bot's health at one time. All times are ISO 8601 in UTC.
+
+    Attributes:
+        version: that of the program.
+        home: the path of the home.
+        zone: the time zone of the deployment.
+        at: when the snapshot was taken.
+        currency: that of `[budget]`.
+        pid: None if no bot runs: then there are no channels and no errors.
+        began: when the bot started; empty if none runs.
+        channels: the configured channels.
+        load: the turns; if no bot runs, the messages that nobody has answered.
+        owed: undelivered messages, by channel.
+        firings: the next firings, the soonest first.
+        budget: what was spent.
+        database: None if it was not measured.
+        backup: the newest backup.
+        warnings: warnings logged.
+        errors: errors logged.
+        newest: the newest of both.
+        quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
+        failing: models that have not answered since a call failed.
+        full: the bot waits for room on the disk of its database: nothing is accepted, acknowledged or sent.
+    """
 
     version: str
     home: str
@@ -138,65 +187,72 @@ class HealthSnapshot:
     quarantine: BackupStatus | None = None
     failing: tuple[ModelOutage, ...] = ()
     full: bool = False
-    """Whether the bot waits for room on the disk of its database: nothing is accepted, acknowledged or sent."""
 
     @property
     def healthy(self) -> bool:
-        """Whether a bot runs, hears all its channels, gets answers from its models and has room to write; in quarantine
-        it hears nobody."""
-        hears = self.pid is not None and self.quarantine is None and all(one.fine for one in self.channels)
+        """True if a bot runs, hears all its channels, gets answers from its models and has room to write.
+
+        In quarantine it hears nobody.
+        """
+        hears = self.pid is not None and self.quarantine is None and all(channel.fine for channel in self.channels)
         return hears and not self.failing and not self.full
 
 
 def owed_by(channel: str, intents: Iterable[OutboxMessage]) -> PendingDeliveries:
-    """What a channel's open intents amount to."""
-    dates = [one.date for one in intents if one.parts]
+    """Sum up the open messages of a channel."""
+    dates = [message.date for message in intents if message.parts]
     return PendingDeliveries(channel, len(dates), min(dates, default=""))
 
 
 def failing_models(failing: Mapping[str, FailingModel], used: Collection[str], at: str) -> tuple[ModelOutage, ...]:
-    """Return the models that do not answer, as far as that still matters at `at`.
+    """Return the models that do not answer, if that still matters at `at`.
 
-    A model that no setting names (`used`) any more counts for a day after it was asked last: somebody may have left it.
+    A model that no setting names (`used`) any more counts for a day after it was last asked: somebody may have left it.
     """
     day_ago = (datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC)
     return tuple(
-        ModelOutage(*one)
-        for name, one in sorted(failing.items())
-        if name in used or datetime.fromisoformat(one.newest) > day_ago
+        ModelOutage(*model)
+        for name, model in sorted(failing.items())
+        if name in used or datetime.fromisoformat(model.newest) > day_ago
     )
 
 
 def next_firings(state: ScheduleState, now: Clock) -> tuple[NextFiring, ...]:
-    """The next firings of all jobs, the soonest first."""
-    found: list[NextFiring] = []
-    for standing in state.jobs.values():
+    """Return the next firings of all jobs, the soonest first."""
+    firings: list[NextFiring] = []
+    for job_state in state.jobs.values():
         try:
-            times = next_times(standing, now(), 1)
-        except ScheduleRefused:  # written by a newer version; the job itself says so
+            times = next_times(job_state, now(), 1)
+        except ScheduleRefused:  # written by a newer version; the job's own status says so
             continue
-        job = standing.job
-        found += [NextFiring(job.id, job.name, job.session, instant_text(one)) for one in times]
-    return tuple(sorted(found, key=lambda one: one.at)[:FIRINGS])
+        job = job_state.job
+        firings += [NextFiring(job.id, job.name, job.session, instant_text(time)) for time in times]
+    return tuple(sorted(firings, key=lambda firing: firing.at)[:FIRINGS])
 
 
 def used_of(
     spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, today: str, dollar: float = 1.0
 ) -> tuple[BudgetUsage, ...]:
-    """What the whole bot has spent today and this month, and the budgets of others that are nearly used up. `dollar`:
-    what a US dollar is in the currency of `[budget]`."""
-    whole = [
-        one for period in (today, today[:7]) for one in _used(spent, plan, TotalKey(BOT_SCOPE, "", period), dollar)
+    """Return what the whole bot has spent today and this month, and other budgets that are nearly used up.
+
+    Args:
+        spent: the totals.
+        plan: the limits.
+        today: `2026-11-22`.
+        dollar: the price of a US dollar in the currency of `[budget]`.
+    """
+    bot = [
+        usage for period in (today, today[:7]) for usage in _used(spent, plan, TotalKey(BOT_SCOPE, "", period), dollar)
     ]
     others = [
-        one
+        usage
         for key in spent
         if key.scope != BOT_SCOPE and key.period in (today, today[:7])
-        for one in _used(spent, plan, key, dollar)
-        if one.most is not None and one.used >= plan.warn_at * one.most
+        for usage in _used(spent, plan, key, dollar)
+        if usage.most is not None and usage.used >= plan.warn_at * usage.most
     ]
-    near = sorted(others, key=lambda one: one.used / one.most if one.most else 1.0, reverse=True)
-    return (*whole, *near[:NEAR])
+    near = sorted(others, key=lambda usage: usage.used / usage.most if usage.most else 1.0, reverse=True)
+    return (*bot, *near[:NEAR])
 
 
 def _used(
@@ -204,11 +260,11 @@ def _used(
 ) -> Iterator[BudgetUsage]:
     total, limit = spent.get(key, ZERO_SPENT), plan.limit(key.scope, key.name)
     for measure, used, unit in ((COST, total.nano / NANO, dollar), (TOKENS, float(total.tokens), 1.0)):
-        most = limit.of(key.period, measure) if limit else None
-        yield BudgetUsage(*key, measure, used * unit, None if most is None else float(most * unit))
+        ceiling = limit.of(key.period, measure) if limit else None
+        yield BudgetUsage(*key, measure, used * unit, None if ceiling is None else float(ceiling * unit))
 
 
 def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
-    """The object that programs read; what is not known is left out."""
-    found = {name: value for name, value in asdict(snapshot).items() if value not in (None, "")}
-    return {"running": snapshot.pid is not None, "healthy": snapshot.healthy, **found}
+    """Return the object that programs read; unknown values are left out."""
+    values = {name: value for name, value in asdict(snapshot).items() if value not in (None, "")}
+    return {"running": snapshot.pid is not None, "healthy": snapshot.healthy, **values}
