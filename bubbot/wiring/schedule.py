@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelRuntime
@@ -20,6 +19,9 @@ from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.views.schedule import JobState
 from bubbot.wiring.channel_factory import Deps
+
+if TYPE_CHECKING:
+    from bubbot.schedule.timer import JobTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ class Scheduler:
         self.links[name] = line.link = replace(line.link, other=self.links.get)
         line.deliverer.gone = _abandon_jobs_of(self.book, name)
 
-    def keeper(self) -> Any:
+    def keeper(self) -> JobTimer:
         """Return the timer; it fires jobs while its `run` runs. The library is loaded here: few processes need it."""
-        module: Any = import_module("bubbot.schedule.timer")
-        return module.Keeper(self.book, self.fire, tell=self.tell)
+        from bubbot.schedule.timer import JobTimer
+
+        return JobTimer(self.book, self.fire, tell=self.tell)
 
     async def fire(self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
         """Accept a firing as the channel's gate accepts a message."""
