@@ -245,7 +245,7 @@ class AccessService:
         if warned is None or not timedelta(0) <= now - warned < LIFETIME:
             self._warned[channel] = now
             log.warning(
-                "channel %s: strangers have used up its pairing codes for the moment, and further ones get silence; "
+                "pairing codes used up, further strangers get no answer: channel %s; "
                 "`bubbot access grant` lets somebody in without a code",
                 channel,
                 extra={"action": "access.codes_used_up", "channel": channel},

@@ -226,9 +226,7 @@ class Budget:
         for call in unsettled:
             await self._append(self._settlement(call)[1])  # the next call notifies the owner: no channel runs yet
         if unsettled:
-            log.warning(
-                "%d model calls were cut off; they count in full", len(unsettled), extra={"action": "budget.cut"}
-            )
+            log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
         return len(unsettled)
 
     @asynccontextmanager
@@ -341,9 +339,7 @@ class Budget:
             recent = {other: at for other, at in self._refused_at.items() if now - at < TOLD_AGAIN}
             self._refused_at = recent | {person: now}
         period = "day" if len(key.period) == 10 else "month"
-        log.info(
-            "a budget is used up: %s %s", key.scope, key.name, extra={"action": "budget.spent", "period": key.period}
-        )
+        log.info("budget used up: %s %s", key.scope, key.name, extra={"action": "budget.spent", "period": key.period})
         return BudgetExceeded(scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=told)
 
     def _settle(self, call: MeteredCall) -> None:
@@ -380,7 +376,7 @@ class Budget:
             await self._send_warnings(took)
             await self._write_checkpoint()
         except BubbotError as error:  # the call counts until the process ends; the turn itself reports the error
-            log.info("what a model call took is not written: %s", error, extra={"action": "budget.unwritten"})
+            log.info("model call usage not written: %s", error, extra={"action": "budget.unwritten"})
 
     def _cost(self, call: MeteredCall, usage: Usage) -> int | None:
         """Return the cost of a call in billionths of a dollar; None if no price is known.

@@ -69,14 +69,14 @@ async def supervise(
             failures = 1 if loop.time() - began > HEALTHY_AFTER else failures + 1
             wait = pace.wait(failures)
             log.warning(
-                "%s failed (%s: %s); again in %.0f seconds",
+                "%s failed, retrying in %.0f seconds: %s: %s",
                 name,
+                wait,
                 type(error).__name__,
                 error,
-                wait,
                 extra={"action": "supervise.failed", "work": name},
             )
-            log.debug("the traceback", exc_info=True, extra={"action": "supervise.failed"})
+            log.debug("traceback", exc_info=True, extra={"action": "supervise.failed"})
         await sleep(wait)
 
 

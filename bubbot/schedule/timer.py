@@ -117,7 +117,7 @@ class JobTimer:
             return
         furthest = instant_text(max(job_state.covered for job_state in waiting))
         log.warning(
-            "the clock was ahead: %d jobs were done up to %s and go on from the present; what fired does not fire again",
+            "clock was ahead, jobs resume from the present without firing again: %d jobs done up to %s",
             len(waiting),
             furthest,
             extra={"action": "schedule.clock", "jobs": len(waiting), "until": furthest},
@@ -125,7 +125,7 @@ class JobTimer:
         try:
             await self._book.write([clock_fact(job_state, now) for job_state in waiting])
         except BubbotError as error:  # retried at the next beat
-            log.warning("jobs could not go on: %s", error, extra={"action": "schedule.clock"})
+            log.warning("jobs not resumed, retrying: %s", error, extra={"action": "schedule.clock"})
 
     async def look(self, job_id: str) -> None:
         """Apply the plan of a job now. A failure is retried at the next beat."""
@@ -135,7 +135,7 @@ class JobTimer:
                 await self._look(job_id)
                 self._retries.discard(job_id)
             except BubbotError as error:
-                log.warning("a job could not be fired: %s", error, extra={"action": "schedule.failed", "job": job_id})
+                log.warning("job not fired, retrying: %s", error, extra={"action": "schedule.failed", "job": job_id})
             finally:
                 self._arm(job_id)
 
@@ -167,7 +167,12 @@ class JobTimer:
         except ConfigError as error:
             detail = {"job": job.id, "reason": "reason_channel_gone", "detail": job.place.channel}
             bot = {"channel": "", "id": "", "name": "", "roles": []}
-            log.warning("job %s: %s", job.id, error, extra={"action": "schedule.channel", "job": job.id})
+            log.warning(
+                "job paused, channel not running: %s: %s",
+                job.id,
+                error,
+                extra={"action": "schedule.channel", "job": job.id},
+            )
             await self._book.write(
                 [fact, event(NOT_RUN, {**detail, "mark": mark}), event(PAUSED, {**detail, "by": bot})]
             )
