@@ -178,7 +178,7 @@ class Budget:
         tell: NotifyOwner = nobody,
     ) -> None:
         self.plan = plan or BudgetLimits()
-        self.settled: Callable[[Reservation, str], None] = lambda _estimate, _status: None
+        self.settled: Callable[[Reservation, str], None] = lambda _hold, _status: None
         """Called with each call that is over: its final usage, and how it ended."""
         self._tape = tape
         self._now = now
