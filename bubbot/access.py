@@ -350,11 +350,11 @@ def _normalize_code(code: str) -> str:
 def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
     """Return true if a channel that gave out codes at these times may give another one."""
     today = sorted(at for at in issued if now - at < CODE_RETENTION)
-    left, before = float(CODES_AT_ONCE), now - CODE_RETENTION
+    allowance, before = float(CODES_AT_ONCE), now - CODE_RETENTION
     for at in today:
-        left = min(CODES_AT_ONCE, left + (at - before) / CODE_INTERVAL) - 1
+        allowance = min(CODES_AT_ONCE, allowance + (at - before) / CODE_INTERVAL) - 1
         before = at
-    return left + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
+    return allowance + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
 
 
 def _refusal_reason(pairing: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:

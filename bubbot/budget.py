@@ -334,13 +334,15 @@ class Budget:
     def _refusal(self, key: TotalKey, payer: BudgetSubject) -> BudgetExceeded:
         now, person = self._now(), (payer.session, payer.user)
         before = self._refused_at.get(person)
-        told = before is not None and now - before < TOLD_AGAIN and payer.channel not in self.plan.loud
-        if not told and payer.turn:  # without a turn there is nobody to notify yet
+        is_notified = before is not None and now - before < TOLD_AGAIN and payer.channel not in self.plan.loud
+        if not is_notified and payer.turn:  # without a turn there is nobody to notify yet
             recent = {other: at for other, at in self._refused_at.items() if now - at < TOLD_AGAIN}
             self._refused_at = recent | {person: now}
         period = "day" if len(key.period) == 10 else "month"
         log.info("budget used up: %s %s", key.scope, key.name, extra={"action": "budget.spent", "period": key.period})
-        return BudgetExceeded(scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=told)
+        return BudgetExceeded(
+            scope=key.scope, name=key.name, period=period, renews=renewal(key.period), told=is_notified
+        )
 
     def _settle(self, call: MeteredCall) -> None:
         """Count at once what the call took, and start writing the fact of it."""

@@ -119,5 +119,7 @@ def _being_cancelled() -> bool:
 def _find_fatal(error: BaseException, fatal: tuple[type[Exception], ...]) -> Exception | None:
     """Return the error, or the first one within its group, that is fatal."""
     if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := _find_fatal(inner, fatal)) is not None), None)
+        return next(
+            (fatal_error for inner in error.exceptions if (fatal_error := _find_fatal(inner, fatal)) is not None), None
+        )
     return error if isinstance(error, fatal) else None

@@ -32,9 +32,9 @@ class Home:
             try:
                 path.encode()
             except UnicodeEncodeError as error:
-                shown = os.fsencode(path).decode(errors="backslashreplace")
+                name = os.fsencode(path).decode(errors="backslashreplace")
                 raise ConfigError(
-                    f"The home {shown} has a name that is not UTF-8: rename the folder, {_ELSEWHERE}."
+                    f"The home {name} has a name that is not UTF-8: rename the folder, {_ELSEWHERE}."
                 ) from error
 
     @property

@@ -126,10 +126,10 @@ class Redactor:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.secrets = tuple(dict.fromkeys(secrets))
-        wanted = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
+        parts = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
         forms = [
             form
-            for secret in sorted(wanted, key=len, reverse=True)
+            for secret in sorted(parts, key=len, reverse=True)
             for form in (_spelling_pattern(secret), *_base64_patterns(secret))
         ]
         self._pattern = re.compile("|".join(forms)) if forms else None

@@ -150,9 +150,9 @@ class MemoryZone:
         """Drop the notes of days that are more than `retention_days` ago, or ahead. Return how many."""
         current = await self.read()
         oldest, last = (self.today() - timedelta(days=self._retention_days)).isoformat(), self.last_day()
-        kept = tuple(note for note in current.dailies if oldest <= note.date <= last)
-        await self._update(current, replace(current, dailies=kept))
-        return len(current.dailies) - len(kept)
+        notes = tuple(note for note in current.dailies if oldest <= note.date <= last)
+        await self._update(current, replace(current, dailies=notes))
+        return len(current.dailies) - len(notes)
 
     async def _find(self, version: int, versions: Sequence[MemoryVersion]) -> MemorySnapshot | None:
         """Find a version between its seal and the one before, else on the whole tape (odd imports)."""

@@ -101,14 +101,16 @@ class RateLimiter:
     def _build_refusal(
         self, payer: BudgetSubject, key: tuple[str, str], limit: tuple[int, str], free: datetime
     ) -> RateLimitExceeded:
-        """Build the error; `told` is true until the rate allows the person's next message."""
+        """Build the error; it says `told` until the rate allows the person's next message."""
         person = BudgetSubject(payer.session, payer.user)
         until = self._notified_until.get(person)
-        told = until is not None and self.now() < until <= self.now() + ONE_HOUR and payer.channel not in self.loud
-        if not told:
+        is_notified = (
+            until is not None and self.now() < until <= self.now() + ONE_HOUR and payer.channel not in self.loud
+        )
+        if not is_notified:
             self._notified_until = {
                 other: until for other, until in self._notified_until.items() if until > self.now()
             } | {person: free}
         renews = free.astimezone(self.zone).strftime("%H:%M")
         count, within = limit
-        return RateLimitExceeded(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=told)
+        return RateLimitExceeded(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=is_notified)

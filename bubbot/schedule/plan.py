@@ -16,7 +16,7 @@ from bubbot.views.schedule import CLOCK, Job, JobState
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 LATE_AFTER = timedelta(minutes=2)
-"""A firing later than this was missed: the job's catch-up rule applies, and people are told that it is late."""
+"""A firing later than this was missed: the job's catch-up rule applies, and people are notified of the delay."""
 
 
 def waits_for_clock(standing: JobState, now: datetime) -> bool:

@@ -115,7 +115,7 @@ class ScheduleStore:
 
 
 def _checkpoint_data(job_state: JobState) -> dict[str, object]:
-    asked = [
+    requests = [
         {
             "mark": request.mark,
             "by": {
@@ -132,5 +132,5 @@ def _checkpoint_data(job_state: JobState) -> dict[str, object]:
         "covered": timestamp(job_state.covered),
         "runs": job_state.runs,
         "failures": job_state.failures,
-        "asked": asked,
+        "asked": requests,
     }

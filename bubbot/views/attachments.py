@@ -65,8 +65,8 @@ def file_text(part: Mapping[str, Any]) -> str:
     return f"{head}\n{fence}\n{text}\n{fence}{rest}"
 
 
-def _cut_note(part: Mapping[str, Any], shown: int, total: int) -> str:
-    return f'… [cut: {total} characters in all; read on with result_read(handle="{part["digest"]}", offset={shown})]'
+def _cut_note(part: Mapping[str, Any], offset: int, total: int) -> str:
+    return f'… [cut: {total} characters in all; read on with result_read(handle="{part["digest"]}", offset={offset})]'
 
 
 def _label(part: Mapping[str, Any]) -> str:

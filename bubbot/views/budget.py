@@ -289,10 +289,10 @@ class BudgetState:
         """Build the state of a bookkeeping anchor."""
         return {
             "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
-            "spent": [[*key, one.calls, one.tokens, one.nano] for key, one in sorted(self.spent.items())],
-            "warned": [[*one.key, one.measure] for one in sorted(self.warned)],
+            "spent": [[*key, total.calls, total.tokens, total.nano] for key, total in sorted(self.spent.items())],
+            "warned": [[*warning.key, warning.measure] for warning in sorted(self.warned)],
             "unpriced": sorted(self.unpriced),
-            "failing": [list(one) for _, one in sorted(self.failing.items())],
+            "failing": [list(model) for _, model in sorted(self.failing.items())],
         }
 
 

@@ -43,17 +43,17 @@ class ModelContext:
     @property
     def messages(self) -> tuple[JsonObject, ...]:
         """Copies of the messages for a request: a model must not change what is shown next time."""
-        return tuple([thaw(one.message) if one.nested else {**one.message} for one in self.shown])
+        return tuple([thaw(item.message) if item.nested else {**item.message} for item in self.shown])
 
     @property
     def texts(self) -> tuple[bytes, ...]:
         """The messages as canonical JSON."""
-        return tuple([one.text for one in self.shown])
+        return tuple([item.text for item in self.shown])
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The entries that the model is shown, ascending."""
-        return tuple(sorted({entry_id for one in self.shown for entry_id in one.ids}))
+        return tuple(sorted({entry_id for item in self.shown for entry_id in item.ids}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class ContextView:
             rest = _messages_from(rest, new_cut)
             hint = hint_at(body[: len(body) - len(rest)]) if self.selector == "summary" else ()
             body = (*hint, *rest)
-        shown = opened(self._opening(opening), body, self.style)
-        return ModelContext(answerable(shown) if self.asking else shown, new_cut)
+        messages = opened(self._opening(opening), body, self.style)
+        return ModelContext(answerable(messages) if self.asking else messages, new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if self.selector not in ("window", *COMPACTING) or not opening or not is_shown(opening[0]):

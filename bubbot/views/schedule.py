@@ -210,9 +210,9 @@ class ScheduleState:
         for count in counts:
             if (job_state := jobs.get(count["job"])) is not None:
                 covered = max(job_state.covered, moment(count["covered"]) or _LONG_AGO)
-                asked = tuple(ManualFiring(item["mark"], _actor(item["by"])) for item in count["asked"])
+                requests = tuple(ManualFiring(item["mark"], _actor(item["by"])) for item in count["asked"])
                 jobs[count["job"]] = replace(
-                    job_state, covered=covered, runs=count["runs"], failures=count["failures"], asked=asked
+                    job_state, covered=covered, runs=count["runs"], failures=count["failures"], asked=requests
                 )
         return replace(self, jobs=MappingProxyType(jobs))
 

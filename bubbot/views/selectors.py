@@ -140,14 +140,14 @@ def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMess
     return messages
 
 
-def _limit_images(shown: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
+def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
     """Keep the newest images as references that become images, and describe all others in words."""
-    if all(type(context_message.message["content"]) is str for context_message in shown):
-        return shown
-    messages = [context_message.message for context_message in shown]
+    if all(type(context_message.message["content"]) is str for context_message in context_messages):
+        return context_messages
+    messages = [context_message.message for context_message in context_messages]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
     result: list[ContextMessage] = []
-    for place, context_message in enumerate(shown):
+    for place, context_message in enumerate(context_messages):
         message = limited(context_message.message, place, places, sees=style.images > 0)
         result.append(
             context_message if message is context_message.message else ContextMessage(message, context_message.ids)
