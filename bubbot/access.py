@@ -1,7 +1,7 @@
-"""Who may speak: grants, revocations and pairing codes, each of them a fact on the tape `bubbot/access`.
+"""People who may speak: grants, revocations and pairing codes, each a fact on the tape `bubbot/access`.
 
-The lists of the configuration are given, and nothing here takes away from them. `docs/concepts/access.md` explains
-it, `docs/reference/tape-format.md` lists the events.
+The configured lists are fixed: nothing here takes away from them. `docs/concepts/access.md` explains access,
+`docs/reference/tape-format.md` lists the events.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ log = logging.getLogger(__name__)
 
 ACCESS_TAPE = "bubbot/access"
 TERMINAL = "terminal"
-"""The giver that is the operating system's user: the owner of everything."""
+"""The operating system's user as giver: the owner of everything."""
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""Of the code: 32 characters, none of which is taken for another one (no 0 and O, no 1 and I)."""
+"""The 32 characters of a code; none looks like another one (no 0 and O, no 1 and I)."""
 CODE_LENGTH = 8
 LIFETIME = timedelta(hours=1)
 AGAIN_AFTER = timedelta(minutes=10)
-"""How soon one person gets another code."""
+"""The shortest time between two codes for one person."""
 OPEN_PER_SENDER = 3
 CODES_AT_ONCE = 10
-"""Codes that a channel may give in a row; then one at a time, as `CODE_INTERVAL` says, so that a flood of strangers
-delays the next person by minutes and not by the lifetime of a code."""
+"""Codes that a channel may give in a row; then one per `CODE_INTERVAL`, so that a flood of strangers delays the next
+person by minutes and not by the lifetime of a code."""
 CODE_INTERVAL = timedelta(minutes=12)
 CODES_PER_DAY = 120
-"""Codes of a channel within any 24 hours. Each is two facts: the code, and the message that was refused."""
+"""Codes of a channel within any 24 hours. Each is two facts: the code, and the refused message."""
 WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
 CODE_RETENTION = timedelta(days=1)
-"""How long a code is remembered after it was given, to say that it has expired."""
+"""The time for which a code is remembered after it was given, to say that it has expired."""
 NAME_LENGTH = 64
 
 Random: TypeAlias = Callable[[int], bytes]
-"""That many random bytes; passed in, so that tests can name them."""
+"""Return that many random bytes; passed in, so that tests can choose them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ListedPeople:
     members: frozenset[str] = frozenset()
 
     def role(self, sender_id: str) -> Role:
-        """The highest role the lists give; `stranger` where none has the id: an empty list means nobody."""
+        """Return the highest role the lists give; `stranger` if the id is in none: an empty list means nobody."""
         if sender_id in self.owners:
             return Role.OWNER
         if sender_id in self.admins:
@@ -81,15 +81,15 @@ class ListedPeople:
         return Role.MEMBER if sender_id in self.members else Role.STRANGER
 
     def people(self) -> dict[str, Role]:
-        """Everybody who is listed."""
-        return {one: self.role(one) for one in sorted(self.owners | self.admins | self.members, key=int)}
+        """Return the listed ids with their roles."""
+        return {person: self.role(person) for person in sorted(self.owners | self.admins | self.members, key=int)}
 
 
 NO_LISTED_PEOPLE = ListedPeople()
 
 
 def higher(first: Role, second: Role) -> Role:
-    """The one of two roles that includes the other."""
+    """Return the one of two roles that includes the other."""
     return first if first.at_least(second) else second
 
 
@@ -97,7 +97,7 @@ class AccessService:
     """The one writer of the access tape.
 
     `configured` has an entry for every configured channel. Until `load` has returned, only its lists count. Changes
-    are serialised and durable when they return; a caller that is cancelled does not stop one half-way.
+    are serialised and durable when they return; cancelling a caller does not stop one half-way.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class AccessService:
         self._random = random
         self._configured = MappingProxyType(dict(configured or {}))
         self._state = AccessState()
-        self._read = False
+        self._is_loaded = False
         self._warned: dict[str, datetime] = {}
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def configured(self) -> Mapping[str, ListedPeople]:
@@ -123,13 +123,13 @@ class AccessService:
 
     @property
     def state(self) -> AccessState:
-        """What the facts say, as of the last load or change."""
+        """The state that follows from the facts, as of the last load or change."""
         return self._state
 
     def role(self, channel: str, sender_id: str) -> Role:
-        """What a person may do: the highest of what is configured and what was granted. Reads nothing.
+        """Return a person's role: the highest of the configured and the granted one. Read nothing.
 
-        A text that is no numeric id is a stranger, whatever lists say.
+        A text that is not a numeric id is a stranger, whatever the lists say.
         """
         if not is_id(sender_id):
             return Role.STRANGER
@@ -137,26 +137,26 @@ class AccessService:
         return higher(listed, self._state.role(channel, sender_id))
 
     def people(self, channel: str) -> tuple[str, ...]:
-        """The numeric ids of those who may speak on a channel, configured or granted."""
+        """Return the numeric ids of those who may speak on a channel, configured or granted."""
         granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
         return tuple(dict.fromkeys([*self._configured.get(channel, NO_LISTED_PEOPLE).people(), *granted]))
 
     async def load(self) -> None:
-        """Reads the tape, once; later changes are kept track of."""
-        async with self._one_at_a_time:
-            await self._current()
+        """Read the tape, once; later changes update the state."""
+        async with self._lock:
+            await self._refresh()
 
     async def history(self, limit: int = 50) -> tuple[TapeEntry, ...]:
-        """The newest facts, newest first."""
+        """Return the newest facts, newest first."""
         return await self._tape.read(AccessHistoryView(limit))
 
     def pending(self) -> tuple[PairingCode, ...]:
-        """The codes that can be approved now, oldest first."""
+        """Return the codes that can be approved now, oldest first."""
         now = self._now()
         return tuple(code for code in self._state.codes if code.is_open(now))
 
     async def pair(self, sender: Sender, channel: str, chat: str) -> str | None:
-        """A fresh code for a stranger, or None where silence is the answer.
+        """Return a new code for a stranger, or None if the bot should stay silent.
 
         None: the id is not numeric, it is a bot, it may speak already, it got a code less than ten minutes ago, it
         has three open ones, or the channel has given out as many as it may for now.
@@ -164,36 +164,41 @@ class AccessService:
         return await asyncio.shield(self._pair(sender, channel, chat))
 
     async def approve(self, code: str, role: Role, by: str) -> RoleGrant:
-        """Grants the role to whoever was given the code, and uses it up, in one transaction.
+        """Grant the role to the person who got the code, and use up the code, in one transaction.
 
-        Upper and lower case are the same in a code, spaces and hyphens do not count. Raises `AccessError` for a code
-        that is unknown, expired or used, for too many of those, and for a giver who may not give the role;
-        `ConfigError` for a text that cannot be a code.
+        Upper and lower case are the same in a code; spaces and hyphens do not count.
+
+        Raises:
+            AccessError: the code is unknown, expired or used, or the giver had too many wrong ones or may not give the
+                role.
+            ConfigError: the text cannot be a code.
         """
         return await asyncio.shield(self._approve(code, role, by))
 
     async def grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
-        """Gives a person a role in place of the one granted before; the same role again writes nothing.
+        """Give a person a role that replaces the granted one; the same role again writes nothing.
 
-        Raises `ConfigError` for a channel that is not configured and an id that is not numeric, `AccessError` for a
-        giver who may not.
+        Raises:
+            ConfigError: the channel is not configured, or the id is not numeric.
+            AccessError: the giver may not give this role.
         """
         return await asyncio.shield(self._grant(channel, sender_id, role, by))
 
     async def revoke(self, channel: str, sender_id: str, by: str) -> None:
-        """Takes back what was granted, and makes the person's open codes void.
+        """Revoke what was granted, and invalidate the person's open codes.
 
-        Raises `ConfigError` for an id that the configuration lists (only that list can take it out), `AccessError`
-        where there is nothing to revoke and for a giver who may not.
+        Raises:
+            ConfigError: the configuration lists the id; only that list can remove it.
+            AccessError: there is nothing to revoke, or the giver may not.
         """
         await asyncio.shield(self._revoke(channel, sender_id, by))
 
-    async def _current(self) -> datetime:
-        """Sees to it that the tape has been read, forgets old codes, and returns the time."""
+    async def _refresh(self) -> datetime:
+        """Make sure that the tape has been read, forget old codes, and return the time."""
         now = self._now()
-        if not self._read:
+        if not self._is_loaded:
             self._state = await self._tape.read(AccessView(now - CODE_RETENTION))
-            self._read = True
+            self._is_loaded = True
         self._state = self._state.since(now - CODE_RETENTION)
         return now
 
@@ -201,14 +206,14 @@ class AccessService:
         try:
             stored = await self._tape.append(entries)
         except BaseException:
-            self._read = False  # it may have been written all the same: the next change looks
+            self._is_loaded = False  # the append may have succeeded anyway: the next change reads the tape again
             raise
         self._state = self._state.after(stored)
         return stored
 
     async def _pair(self, sender: Sender, channel: str, chat: str) -> str | None:
-        async with self._one_at_a_time:
-            now = await self._current()
+        async with self._lock:
+            now = await self._refresh()
             if sender.bot or not is_id(sender.id) or not is_id(chat):
                 return None
             if self.role(channel, sender.id) is not Role.STRANGER or not self._may_have_code(channel, sender.id, now):
@@ -219,7 +224,7 @@ class AccessService:
                 "channel": channel,
                 "id": sender.id,
                 "chat": chat,
-                "name": _storable(sender.name),
+                "name": _storable_name(sender.name),
                 "salt": salt.hex(),
                 "digest": _digest(salt, text).hex(),
                 "expires": timestamp(now + LIFETIME),
@@ -228,19 +233,19 @@ class AccessService:
             return text
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
-        given = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
-        own = [code for code in given if code.id == sender_id]
+        issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
+        own = [code for code in issued if code.id == sender_id]
         if any(now - code.issued < AGAIN_AFTER for code in own):
             return False
         if sum(code.is_open(now) for code in own) >= OPEN_PER_SENDER:
             return False
-        if _has_codes_left([code.issued for code in given], now):
+        if _has_codes_left([code.issued for code in issued], now):
             return True
         warned = self._warned.get(channel)
         if warned is None or not timedelta(0) <= now - warned < LIFETIME:
             self._warned[channel] = now
             log.warning(
-                "channel %s: strangers have used up its pairing codes for the moment, and further ones get silence; "
+                "pairing codes used up, further strangers get no answer: channel %s; "
                 "`bubbot access grant` lets somebody in without a code",
                 channel,
                 extra={"action": "access.codes_used_up", "channel": channel},
@@ -248,47 +253,47 @@ class AccessService:
         return False
 
     async def _approve(self, code: str, role: Role, by: str) -> RoleGrant:
-        async with self._one_at_a_time:
-            now = await self._current()
-            text = _as_given(code)
+        async with self._lock:
+            now = await self._refresh()
+            text = _normalize_code(code)
             _check_role(role)
             self._check_giver(by, role)
-            late = [at for who, at in self._state.refused if who == by and -CLOCK_SKEW <= now - at < LIFETIME]
-            if len(late) >= WRONG_CODES:
-                until = timestamp(late[-WRONG_CODES] + LIFETIME)[11:16]
+            failures = [at for giver, at in self._state.refused if giver == by and -CLOCK_SKEW <= now - at < LIFETIME]
+            if len(failures) >= WRONG_CODES:
+                until = timestamp(failures[-WRONG_CODES] + LIFETIME)[11:16]
                 raise AccessError(f"{WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
-            found = self._find(text)
-            reason = _why_refused(found, now)
-            if found is None or reason:
+            pairing = self._find(text)
+            reason = _refusal_reason(pairing, now)
+            if pairing is None or reason:
                 await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
                 raise AccessError(_REFUSALS[reason])
-            self._check_channel(found.channel)
-            role = higher(role, self._state.role(found.channel, found.id))  # an approval takes nothing away
-            granted = _granted(found.channel, found.id, role, by, how="code", name=found.name)
-            used = event(CODE_USED, {"code": found.entry, "by": by}, key=f"code_used:{found.entry}")
-            await self._write(granted, used)
-            return self._state.grants[found.channel, found.id]
+            self._check_channel(pairing.channel)
+            role = higher(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
+            grant = _grant_entry(pairing.channel, pairing.id, role, by, how="code", name=pairing.name)
+            used = event(CODE_USED, {"code": pairing.entry, "by": by}, key=f"code_used:{pairing.entry}")
+            await self._write(grant, used)
+            return self._state.grants[pairing.channel, pairing.id]
 
     def _find(self, text: str) -> PairingCode | None:
-        """The code of this text. Every code is compared, each in constant time, whichever is right."""
-        right = [code for code in self._state.codes if compare_digest(_digest(code.salt, text), code.digest)]
-        return right[-1] if right else None
+        """Find the code of this text. Compare every code, each in constant time, also after a match."""
+        matches = [code for code in self._state.codes if compare_digest(_digest(code.salt, text), code.digest)]
+        return matches[-1] if matches else None
 
     async def _grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
-        async with self._one_at_a_time:
-            await self._current()
+        async with self._lock:
+            await self._refresh()
             self._check_channel(channel)
             sender_id = numeric_id(sender_id)
             _check_role(role)
             self._check_giver(by, higher(role, self.role(channel, sender_id)))
             before = self._state.grants.get((channel, sender_id))
             if before is None or before.role is not role:
-                await self._write(_granted(channel, sender_id, role, by, how="command"))
+                await self._write(_grant_entry(channel, sender_id, role, by, how="command"))
             return self._state.grants[channel, sender_id]
 
     async def _revoke(self, channel: str, sender_id: str, by: str) -> None:
-        async with self._one_at_a_time:
-            await self._current()
+        async with self._lock:
+            await self._refresh()
             sender_id = numeric_id(sender_id)
             listed = self._configured.get(channel, NO_LISTED_PEOPLE)
             for key in ("owners", "admins", "members"):
@@ -308,7 +313,7 @@ class AccessService:
             raise ConfigError(f"{channel!r} is no configured channel (there are: {names}): name the X of [channels.X]")
 
     def _check_giver(self, by: str, role: Role) -> None:
-        """Nobody gives or takes more than they have, and members neither."""
+        """Raise if the giver has less than the role, or is only a member."""
         channel, _, sender_id = by.rpartition(":")
         own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
         if not (own.at_least(Role.ADMIN) and own.at_least(role)):
@@ -320,7 +325,7 @@ def _check_role(role: Role) -> None:
         raise ConfigError(f"{role.value} is no role to grant: give member, admin or owner, or revoke")
 
 
-def _granted(
+def _grant_entry(
     channel: str, sender_id: str, role: Role, by: str, *, how: Literal["code", "command"], name: str = ""
 ) -> TapeEntry:
     data = {"channel": channel, "id": sender_id, "role": role.value, "by": by, "how": how, "name": name}
@@ -331,10 +336,10 @@ def _digest(salt: bytes, text: str) -> bytes:
     return sha256(salt + text.encode()).digest()
 
 
-def _as_given(code: str) -> str:
-    """A code as it was given out, from what a person typed. Raises `ConfigError`."""
-    kept = "".join(char for char in code if not char.isspace() and char not in "-\N{EN DASH}")
-    text = kept.upper() if kept.isascii() else ""  # ß would become SS
+def _normalize_code(code: str) -> str:
+    """Return the code in the form it was given out, from what a person typed. Raise `ConfigError`."""
+    chars = "".join(char for char in code if not char.isspace() and char not in "-\N{EN DASH}")
+    text = chars.upper() if chars.isascii() else ""  # ß would become SS
     if len(text) != CODE_LENGTH or any(char not in ALPHABET for char in text):
         raise ConfigError(
             f"that is no pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
@@ -345,19 +350,19 @@ def _as_given(code: str) -> str:
 def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
     """Return true if a channel that gave out codes at these times may give another one."""
     today = sorted(at for at in issued if now - at < CODE_RETENTION)
-    left, before = float(CODES_AT_ONCE), now - CODE_RETENTION
+    allowance, before = float(CODES_AT_ONCE), now - CODE_RETENTION
     for at in today:
-        left = min(CODES_AT_ONCE, left + (at - before) / CODE_INTERVAL) - 1
+        allowance = min(CODES_AT_ONCE, allowance + (at - before) / CODE_INTERVAL) - 1
         before = at
-    return left + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
+    return allowance + (now - before) / CODE_INTERVAL >= 1 and len(today) < CODES_PER_DAY
 
 
-def _why_refused(found: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
-    if found is None:
+def _refusal_reason(pairing: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
+    if pairing is None:
         return "unknown"
-    if found.status == "used":
+    if pairing.status == "used":
         return "used"
-    return "" if found.is_open(now) else "expired"
+    return "" if pairing.is_open(now) else "expired"
 
 
 _REFUSALS = MappingProxyType(
@@ -369,6 +374,6 @@ _REFUSALS = MappingProxyType(
 )
 
 
-def _storable(name: str) -> str:
-    """A shown name as the tape takes it: cut, and half a surrogate pair replaced."""
+def _storable_name(name: str) -> str:
+    """Return a display name that the tape accepts: cut, and half a surrogate pair replaced."""
     return name[:NAME_LENGTH].encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Long-lived work that is run again when it fails."""
+"""Long-lived work that is restarted when it fails."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from bubbot.errors import BubbotError
 
 log = logging.getLogger(__name__)
 
-Given = TypeVar("Given")
+T = TypeVar("T")
 
 HEALTHY_AFTER = 300.0
-"""Seconds after which a failure is taken for a new one, and the waits begin at the shortest again."""
+"""Seconds of running after which a failure counts as the first one again, with the shortest wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before work is run again: `first` seconds, twice as long each time, `longest` at most.
+    """The waits before work is restarted: `first` seconds, doubled each time, `longest` at most.
 
-    `chance` (0 to 1) spreads the waits by a quarter, so that many do not come back at the same instant.
+    `chance` (0 to 1) spreads the waits by a quarter, so that many tasks do not restart at the same instant.
     """
 
     chance: Callable[[], float]
@@ -31,7 +31,7 @@ class Backoff:
     longest: float = 60.0
 
     def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after so many failures in a row."""
         return float(min(self.longest, self.first * 2 ** min(failures - 1, 30)) * (0.75 + self.chance() / 2))
 
 
@@ -43,10 +43,17 @@ async def supervise(
     fatal: tuple[type[Exception], ...] = (),
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Runs `work` until it returns, and again whenever it fails; raises what is `fatal`, also out of a group.
+    """Run `work` until it returns, and restart it when it fails.
 
-    Each failure is logged once, with the seconds until the next try. Work that says it was cancelled when nobody
+    Each failure is logged once, with the seconds until the next try. Work that reports cancellation although nobody
     cancelled it has failed.
+
+    Args:
+        name: of the work, for the log.
+        work: called again for each try.
+        pace: the waits between tries.
+        fatal: errors that are raised, also out of a group, instead of restarting.
+        sleep: waits for that many seconds.
     """
     loop, failures = asyncio.get_running_loop(), 0
     while True:
@@ -54,51 +61,53 @@ async def supervise(
         try:
             await work()
             return
-        except (Exception, asyncio.CancelledError) as error:  # whatever it is, the others go on and this is tried again
+        except (Exception, asyncio.CancelledError) as error:  # any failure: the other tasks go on, this one is retried
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise
-            if (found := _first(error, fatal)) is not None:
-                raise found from error.__cause__
+            if (fatal_error := _find_fatal(error, fatal)) is not None:
+                raise fatal_error from error.__cause__
             failures = 1 if loop.time() - began > HEALTHY_AFTER else failures + 1
             wait = pace.wait(failures)
             log.warning(
-                "%s failed (%s: %s); again in %.0f seconds",
+                "%s failed, retrying in %.0f seconds: %s: %s",
                 name,
+                wait,
                 type(error).__name__,
                 error,
-                wait,
                 extra={"action": "supervise.failed", "work": name},
             )
-            log.debug("the traceback", exc_info=True, extra={"action": "supervise.failed"})
+            log.debug("traceback", exc_info=True, extra={"action": "supervise.failed"})
         await sleep(wait)
 
 
-async def whole(work: Coroutine[Any, Any, Given]) -> Given:
-    """Does the work to its end. A caller that is cancelled meanwhile is held until then: for what is worse half done
-    than late."""
-    doing = asyncio.ensure_future(work)
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to completion even if the caller is cancelled; then raise the cancellation.
+
+    For work that is worse half done than late.
+    """
+    task = asyncio.ensure_future(work)
     try:
-        return await asyncio.shield(doing)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.gather(doing, return_exceptions=True)
+        await asyncio.gather(task, return_exceptions=True)
         raise
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """The one task group; an error in it comes out as itself and not as a group of one."""
+    """Open the one task group; raise an error of it as itself and not as a group of one."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
-    except BaseExceptionGroup as many:
-        raise _first_of_ours(many) from many
+    except BaseExceptionGroup as errors:
+        raise _root_error(errors) from errors
 
 
-def _first_of_ours(error: BaseException) -> BaseException:
-    """The first error of a group that is one of ours, else the first one."""
+def _root_error(error: BaseException) -> BaseException:
+    """Return the first `BubbotError` of a group, else its first error."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    leaves = [_first_of_ours(inner) for inner in error.exceptions]
+    leaves = [_root_error(inner) for inner in error.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, BubbotError)), leaves[0])
 
 
@@ -107,8 +116,10 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _first(error: BaseException, fatal: tuple[type[Exception], ...]) -> Exception | None:
-    """The error, or the first within its group, that is fatal."""
+def _find_fatal(error: BaseException, fatal: tuple[type[Exception], ...]) -> Exception | None:
+    """Return the error, or the first one within its group, that is fatal."""
     if isinstance(error, BaseExceptionGroup):
-        return next((found for one in error.exceptions if (found := _first(one, fatal)) is not None), None)
+        return next(
+            (fatal_error for inner in error.exceptions if (fatal_error := _find_fatal(inner, fatal)) is not None), None
+        )
     return error if isinstance(error, fatal) else None

@@ -10,44 +10,44 @@ BubbotError
 │   ├── EntryInvalid           a payload that is not JSON, or breaks the contract of its kind
 │   └── TapeCorrupt            stored bytes that are unreadable or were altered
 ├── StoreError
-│   ├── StoreUnavailable       the database cannot be opened, read or written just now
+│   ├── StoreUnavailable       the database currently cannot be opened, read or written
 │   ├── StoreFull              the disk or the database has no room; nothing was written
 │   └── StoreTooNew            the database was written by a newer bubbot
 ├── ModelError                 the model could not answer; the turn ends with a failure sentence
 │   ├── ModelOverflow          the request is longer than the model's context
-│   ├── ModelRateLimited       the provider asks for less; `retry_after` seconds where it says so
+│   ├── ModelRateLimited       the provider asks for fewer requests; `retry_after` seconds if it says so
 │   ├── ModelRefused           the provider declined this request, or the credentials
-│   ├── ModelUnavailable       the provider, or the local model's process, is not there
+│   ├── ModelUnavailable       the provider, or the local model's process, is not reachable
 │   ├── ModelUnconfigured      no model is set up
-│   │   └── ModelKeyMissing    the model's provider wants a key, and none is set
-│   ├── ModelStepLimit         it went on calling tools until its steps were used up
-│   ├── ModelRepeatsCall       it went on making the same call
-│   ├── ModelAnsweredNothing   its answer has no text
-│   └── ModelNotAsked          what was agreed for this deployment forbids the call; no provider was asked
-│       ├── BudgetSpent        a budget is used up
-│       └── TooManyMessages    more messages than the rate of a person or a chat
-├── ControlError               the running bot and a command of the shell lost or misunderstood each other
-├── OutputFailed               standard output took nothing: it is closed, its disk is full, or its reader has left
+│   │   └── ModelKeyMissing    the model's provider needs a key, and none is set
+│   ├── ModelStepLimit         it kept calling tools until its steps were used up
+│   ├── ModelRepeatsCall       it kept making the same call
+│   ├── ModelEmptyAnswer       its answer has no text
+│   └── ModelCallDenied        a budget or rate of this deployment forbids the call; no provider was called
+│       ├── BudgetExceeded     a budget is used up
+│       └── RateLimitExceeded  more messages than the rate of a person or a chat
+├── ControlError               the running bot and a shell command lost or misunderstood each other
+├── OutputFailed               standard output cannot be written: closed, its disk full, or its reader gone
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
 ├── AccessError                a code that does not work, or a grant that its giver may not give
-├── MemoryTooLarge             a text that memory does not take, since every version stores it again
+├── MemoryTooLarge             a text that is too large for memory, since every version stores it again
 ├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
-├── OverTime                   a scheduled turn used up its time
-└── ChannelError               a channel failed; it is run again
+├── TurnTimeout                a scheduled turn used up its time
+└── ChannelError               a channel failed; it is restarted
     ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
-    ├── DeliveryFailed         a part could not be sent; `permanent` when trying again is useless
+    ├── DeliveryFailed         a part could not be sent; `permanent` if a retry is useless
     └── FetchFailed            an attachment could not be fetched, or is too large
 
 Signals a tool author raises (not errors of bubbot):
 ToolSignal
-├── ToolRetry                  the arguments were wrong in a way the model can mend
-└── ToolFailed                 the tool cannot do it; trying again will not help
+├── ToolRetry                  the arguments were wrong in a way the model can fix
+└── ToolFailed                 the tool cannot do it; a retry will not help
 
-Each class carries `kind`, a stable word that also goes onto the tape. Its other attributes are declared in the class with
-a default: an error from another process, or from an adapter that skips `__init__`, still has every attribute that its
-class promises. They are ordinary classes: a frozen dataclass cannot carry the traceback that a context manager sets on
-it.
+Each class has `kind`, a stable word that is also stored on the tape. Its other attributes are declared in the class
+with a default: an error from another process, or from an adapter that skips `__init__`, still has every attribute that
+its class promises. They are ordinary classes: a frozen dataclass cannot store the traceback that a context manager sets
+on it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class HomeLocked(ConfigError):
 
 
 class TapeError(BubbotError):
-    """The tape refused, or could not answer."""
+    """The tape refused an operation, or could not answer."""
 
     kind = "tape"
 
@@ -117,7 +117,7 @@ class StoreError(BubbotError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be opened, read or written just now."""
+    """The database currently cannot be opened, read or written."""
 
     kind = "store_unavailable"
 
@@ -135,8 +135,12 @@ class StoreTooNew(StoreError):
 
 
 class ModelError(BubbotError):
-    """The model could not answer. `heard`: the tokens of an answer that had come before it failed, estimated; the
-    provider counts them, though nobody is shown them. `status`: the status of HTTP that the provider sent, if it did."""
+    """The model could not answer.
+
+    Attributes:
+        heard: estimated tokens that arrived before the failure; the provider charges for them, though nobody sees them.
+        status: the HTTP status that the provider sent; None if it sent none.
+    """
 
     kind = "model"
     heard: int = 0
@@ -150,7 +154,7 @@ class ModelOverflow(ModelError):
 
 
 class ModelRateLimited(ModelError):
-    """The provider asks for fewer requests; wait `retry_after` seconds where it said how long."""
+    """The provider asks for fewer requests; wait `retry_after` seconds if it said how long."""
 
     kind = "model_rate_limited"
     retry_after: float | None = None
@@ -161,7 +165,7 @@ class ModelRateLimited(ModelError):
 
 
 class ModelRefused(ModelError):
-    """The provider declined this request or these credentials; trying again will not help."""
+    """The provider declined this request or these credentials; a retry will not help."""
 
     kind = "model_refused"
 
@@ -169,7 +173,7 @@ class ModelRefused(ModelError):
 class ModelUnavailable(ModelError):
     """The provider or the local model's process is not reachable, crashed, or fell silent.
 
-    `retry_after`: the seconds it asks to wait, where it says so.
+    `retry_after`: the seconds to wait, if the provider says so.
     """
 
     kind = "model_unavailable"
@@ -187,7 +191,7 @@ class ModelUnconfigured(ModelError):
 
 
 class ModelKeyMissing(ModelUnconfigured):
-    """The provider of the model wants a key, and none is set; nobody was asked."""
+    """The provider of the model needs a key, and none is set; no provider was called."""
 
     kind = "model_key_missing"
 
@@ -206,7 +210,7 @@ class ModelStepLimit(ModelError):
 
 
 class ModelRepeatsCall(ModelError):
-    """The model did not stop calling the tool `name` with the same arguments."""
+    """The model kept calling the tool `name` with the same arguments."""
 
     kind = "repeated_call"
     name: str = ""
@@ -226,8 +230,14 @@ class ModelEmptyAnswer(ModelError):
 
 
 class ModelCallDenied(ModelError):
-    """A budget or a rate of this deployment forbids the call. `scope`: whose it is (`bot`, `channel`, `chat`, `user`,
-    `job`, `model`), `name` which one; `renews`: when it will be allowed again; `told`: its person knows already."""
+    """A budget or a rate of this deployment forbids the call.
+
+    Attributes:
+        scope: of the limit: `bot`, `channel`, `chat`, `user`, `job` or `model`.
+        name: which one of that scope.
+        renews: when calls are allowed again.
+        told: the person was already notified.
+    """
 
     kind = "not_asked"
     scope: str = ""
@@ -257,7 +267,7 @@ class BudgetExceeded(ModelCallDenied):
 
 
 class RateLimitExceeded(ModelCallDenied):
-    """More messages than the rate of a person or a chat, which allows `count` in a `span`: `minute` or `hour`."""
+    """More messages than the rate of a person or a chat allows: `count` in a `span` (`minute` or `hour`)."""
 
     kind = "too_many_messages"
     count: int = 0
@@ -273,13 +283,16 @@ class RateLimitExceeded(ModelCallDenied):
 
 
 class ControlError(BubbotError):
-    """The control connection broke, or something came over it that cannot be understood."""
+    """The control connection broke, or received something that cannot be understood."""
 
     kind = "control"
 
 
 class OutputFailed(BubbotError):
-    """Standard output took nothing, for this `reason`. `reader_left`: a pipe whose reader had enough, as after `bubbot tape list | head`."""
+    """Standard output cannot be written, for this `reason`.
+
+    `reader_left`: it is a pipe whose reader has closed it, as after `bubbot tape list | head`.
+    """
 
     kind = "output"
     reason: str = ""
@@ -325,16 +338,18 @@ class MemoryTooLarge(BubbotError):
 
     def __init__(self, part: str, size: int, limit: int) -> None:
         names = {"long_term": "the long-term memory", "all": "all of memory"}
-        what = names.get(part, f"the note of {part}")
-        super().__init__(f"{what} would have {size} bytes, and may have {limit}: shorten it; nothing was saved")
+        label = names.get(part, f"the note of {part}")
+        super().__init__(f"{label} would have {size} bytes, and may have {limit}: shorten it; nothing was saved")
         self.part = part
         self.size = size
         self.limit = limit
 
 
 class ScheduleRefused(BubbotError):
-    """A schedule that cannot be understood, or may not be made or changed. `sentence` names the text, with `values`,
-    that says so in any language."""
+    """A schedule that cannot be understood, or may not be made or changed.
+
+    `sentence` names the text that says so in any language; `values` fill it.
+    """
 
     kind = "schedule"
     sentence: str = ""
@@ -347,7 +362,7 @@ class ScheduleRefused(BubbotError):
 
 
 class TurnTimeout(BubbotError):
-    """A scheduled turn used up the `seconds` its job may take."""
+    """A scheduled turn used up the `seconds` that its job may take."""
 
     kind = "over_time"
     seconds: float = 0.0
@@ -364,16 +379,19 @@ class ChannelError(BubbotError):
 
 
 class ChannelRefused(ChannelError):
-    """The platform refuses this channel: its token, say, or a second poller. The text says what to do."""
+    """The platform refuses this channel, for example its token or a second poller. The text says what to do."""
 
     kind = "channel_refused"
 
 
 class DeliveryFailed(ChannelError):
-    """A part could not be sent. `permanent`: the platform refused it and would refuse it again.
+    """A part could not be sent.
 
-    `retry_after`: the seconds the platform asks to wait, where it says so. `maybe`: no answer came, so that the part may
-    have arrived all the same. `gone`: the chat itself cannot be reached any more.
+    Attributes:
+        permanent: the platform refused the part and would refuse it again.
+        retry_after: the seconds to wait, if the platform says so.
+        maybe: no answer came; the part may have arrived anyway.
+        gone: the chat itself cannot be reached any more.
     """
 
     kind = "delivery_failed"
@@ -401,7 +419,7 @@ class DeliveryFailed(ChannelError):
 class FetchFailed(ChannelError):
     """An attachment could not be fetched, or is larger than allowed; the text says which, for people.
 
-    `permanent`: another try is useless.
+    `permanent`: a retry is useless.
     """
 
     kind = "fetch_failed"
@@ -413,12 +431,12 @@ class FetchFailed(ChannelError):
 
 
 class ToolSignal(Exception):
-    """Base of what a tool's author raises to tell the model how it went."""
+    """Base of the signals with which a tool's author reports an outcome to the model."""
 
 
 class ToolRetry(ToolSignal):
-    """The arguments were wrong in a way the model can mend; the text says how."""
+    """The arguments were wrong in a way the model can fix; the text says how."""
 
 
 class ToolFailed(ToolSignal):
-    """The tool cannot do what was asked; trying again will not help."""
+    """The tool cannot do the task; a retry will not help."""

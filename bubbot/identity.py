@@ -1,4 +1,4 @@
-"""What counts as an id of a person or a chat: the platform's number, in one spelling."""
+"""The definition of an id of a person or a chat: the platform's number, in one spelling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ID = re.compile(r"0|-?[1-9][0-9]{0,19}")  # [0-9] and not \d: that takes the di
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is an id: digits 0 to 9, at most 20, no zero in front; chats may have a minus.
+    """Return true if a text is an id: digits 0 to 9, at most 20, no leading zero; chats may have a minus.
 
     One number has one spelling, so that ids can be compared as text.
     """
@@ -18,7 +18,7 @@ def is_id(text: str) -> bool:
 
 
 def numeric_id(value: object) -> str:
-    """The id that a whole number or a text of digits stands for, as text. Raises `ConfigError` with the reason."""
+    """Return the id of a whole number or a text of digits, as text. Raise `ConfigError` with the reason."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**20:
         return str(value)
     text = value.strip() if isinstance(value, str) else ""

@@ -1,8 +1,8 @@
-"""Logs for the operator: stdlib logging on one stream, one line a record, with secrets taken out.
+"""Logs for the operator: stdlib logging on one stream, one line per record, with secrets taken out.
 
 A record's `action` is a short stable name given as `extra={"action": "turn.start"}` (else the name of its logger);
-other `extra` values follow as further `key=value` pairs, or as members of the object where the form is JSON. The newest
-warnings and errors are remembered for whoever asks how the bot is.
+other `extra` values follow as further `key=value` pairs, or as members of the object in the JSON form. The newest
+warnings and errors are remembered for health reports.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from typing import Any, Literal, TextIO
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 """The levels of `[log] level`."""
 REDACTED = "[redacted]"
-"""What stands in the place of a secret."""
+"""The replacement of a secret."""
 SHORTEST_SECRET = 6
-"""Secrets with fewer characters are not searched for: they would tear ordinary words apart."""
+"""Shorter secrets are not searched for: they would cut ordinary words apart."""
 
 MAX_LOGGED_WARNINGS = 10
-"""Warnings and errors that are remembered, the newest of them."""
+"""The number of newest warnings and errors that are remembered."""
 REMEMBERED_LENGTH = 300
-"""Characters of the message of each."""
+"""The characters that are remembered of each message."""
 
 Form = Literal["auto", "text", "keyvalue", "json"]
-"""How a record is written; `auto`: for people on a terminal, else as `key=value` pairs."""
+"""The form of a record; `auto`: for people on a terminal, else `key=value` pairs."""
 
-_OURS = ("bubbot", "channels")
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "action", "taskName"}
+_OWN_LOGGERS = ("bubbot", "channels")
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "action", "taskName"}
 _SLASHES = r"\\*+"
 _SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _session: ContextVar[str | None] = ContextVar("session", default=None)
@@ -46,7 +46,7 @@ _turn: ContextVar[str | None] = ContextVar("turn", default=None)
 
 @dataclass(frozen=True, slots=True)
 class LoggedWarning:
-    """A warning or an error that was logged: when (ISO 8601 in UTC), and what it said, on one line without secrets."""
+    """A logged warning or error: its time (ISO 8601 in UTC), and its message on one line without secrets."""
 
     time: str
     level: str
@@ -56,7 +56,7 @@ class LoggedWarning:
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """How many warnings and errors were logged since `setup`, and the newest of them, oldest first."""
+    """The number of warnings and errors logged since `setup`, and the newest of them, oldest first."""
 
     warnings: int = 0
     errors: int = 0
@@ -65,7 +65,7 @@ class LogSummary:
 
 @contextmanager
 def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[None]:
-    """Adds the ids to every record logged inside the block, and by tasks started there; None keeps what is set."""
+    """Add the ids to every record logged inside the block, and by tasks started there; None keeps what is set."""
     tokens = [(var, var.set(value)) for var, value in ((_session, session), (_turn, turn)) if value is not None]
     try:
         yield
@@ -75,11 +75,15 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
 
 
 def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = (), form: Form = "auto") -> None:
-    """Logs from `level` (a key of `LEVELS`) to `stream`, without the `secrets`.
+    """Log from `level` on to `stream`, without the secrets.
 
-    No stream stands for stderr, also where that is replaced later: a line editor prints what comes there above itself.
-    `auto` looks whether the stream is a terminal now. Libraries are heard from WARNING on.
-    A second call replaces the first; handlers of others stay. Raises `KeyError` for an unknown level.
+    Libraries log from WARNING on. A second call replaces the first; other handlers stay.
+
+    Args:
+        level: a key of `LEVELS`; another one raises `KeyError`.
+        stream: None for stderr, even if that is replaced later: a line editor prints output of stderr above itself.
+        secrets: texts to redact.
+        form: `auto` depends on whether the stream is a terminal now.
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
@@ -87,49 +91,51 @@ def setup(level: str, *, stream: TextIO | None = None, secrets: Sequence[str] = 
         root.removeHandler(old)
     root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form))
     root.setLevel(max(threshold, logging.WARNING))
-    for name in _OURS:
+    for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(threshold)
 
 
 def renew(level: str, secrets: Sequence[str]) -> None:
-    """Another level, and more secrets: what was secret once is not shown later either. What was warned of is kept."""
+    """Set another level, and add secrets: an old secret stays redacted. The remembered warnings stay."""
     if handler := _installed():
         handler.renew(LEVELS[level], Redactor((*handler.redactor.secrets, *secrets)))
         logging.getLogger().setLevel(max(LEVELS[level], logging.WARNING))
-        for name in _OURS:
+        for name in _OWN_LOGGERS:
             logging.getLogger(name).setLevel(LEVELS[level])
 
 
 def is_set_up() -> bool:
-    """Whether `setup` was called."""
+    """Return true if `setup` was called."""
     return _installed() is not None
 
 
 def redact(text: str) -> str:
-    """The text without the secrets `setup` was told; unchanged before."""
+    """Return the text without the secrets given to `setup`; unchanged before."""
     handler = _installed()
     return handler.redactor(text) if handler else text
 
 
 def remarks() -> LogSummary:
-    """What had to be warned of since `setup`; nothing before."""
+    """Return the warnings since `setup`; nothing before."""
     handler = _installed()
     return handler.remarks() if handler else LogSummary()
 
 
 class Redactor:
-    """Replaces secrets in text, also percent-encoded, base64 (alone or inside more data) or JSON-escaped."""
+    """Replacement of secrets in text, also percent-encoded, base64 (alone or inside more data) or JSON-escaped."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.secrets = tuple(dict.fromkeys(secrets))
-        wanted = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
+        parts = {part for secret in secrets for part in _parts(secret) if len(part) >= SHORTEST_SECRET}
         forms = [
-            form for secret in sorted(wanted, key=len, reverse=True) for form in (_spelled(secret), *_base64(secret))
+            form
+            for secret in sorted(parts, key=len, reverse=True)
+            for form in (_spelling_pattern(secret), *_base64_patterns(secret))
         ]
         self._pattern = re.compile("|".join(forms)) if forms else None
 
     def __call__(self, text: str) -> str:
-        """The text with `REDACTED` in the place of every secret."""
+        """Return the text with `REDACTED` instead of every secret."""
         return self._pattern.sub(REDACTED, text) if self._pattern else text
 
 
@@ -138,7 +144,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         super().__init__(stream or sys.stderr)
         self.redactor = redactor
         self._threshold = threshold
-        self._follows = stream is None
+        self._follows_stderr = stream is None
         self._newest: deque[LoggedWarning] = deque(maxlen=MAX_LOGGED_WARNINGS)
         self._warnings = self._errors = 0
         if form == "auto":
@@ -147,20 +153,20 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self.setFormatter(self._form(redactor))
 
     def renew(self, threshold: int, redactor: Redactor) -> None:
-        """Goes by these from now on."""
+        """Replace threshold and redactor."""
         with self.lock or nullcontext():
             self._threshold, self.redactor = threshold, redactor
             self.setFormatter(self._form(redactor))
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._follows:
+        if self._follows_stderr:
             self.stream = sys.stderr
         if record.levelno >= logging.WARNING:
             self._remember(record)
         super().emit(record)
 
     def remarks(self) -> LogSummary:
-        """What was warned of so far."""
+        """Return the warnings so far."""
         with self.lock or nullcontext():  # other threads log, too
             return LogSummary(self._warnings, self._errors, tuple(self._newest))
 
@@ -170,23 +176,23 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         else:
             self._warnings += 1
         try:
-            # Before the lines are put together, which can tear a secret apart, and after it, which can make one.
-            told = printable(self.redactor(" ".join(self.redactor(record.getMessage()).split())))
-        except Exception:  # noqa: BLE001 - arguments that do not fit: `handleError` is about to say so
+            # Before the lines are joined, which can cut a secret apart, and after it, which can form one.
+            message = printable(self.redactor(" ".join(self.redactor(record.getMessage()).split())))
+        except Exception:  # noqa: BLE001 - arguments that do not fit: `handleError` is about to report it
             return
-        shown = told if len(told) <= REMEMBERED_LENGTH else f"{told[: REMEMBERED_LENGTH - 1]}…"
+        short = message if len(message) <= REMEMBERED_LENGTH else f"{message[: REMEMBERED_LENGTH - 1]}…"
         action = self.redactor(_action(record))
-        self._newest.append(LoggedWarning(_instant(record), record.levelname.lower(), action, shown))
+        self._newest.append(LoggedWarning(_instant(record), record.levelname.lower(), action, short))
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # Here and not only on loggers: some libraries set the level of their own.
-        ours = record.name.split(".", 1)[0] in _OURS
+        # Here and not only on loggers: some libraries set their own level.
+        ours = record.name.split(".", 1)[0] in _OWN_LOGGERS
         return record.levelno >= (self._threshold if ours else max(self._threshold, logging.WARNING)) and bool(
             super().filter(record)
         )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """One line in place of the usual report, which shows the arguments, secrets included."""
+        """Write one line instead of the usual report, which shows the arguments, secrets included."""
         with suppress(OSError, ValueError):
             self.stream.write(f"level=error action=log.failed source={record.filename}:{record.lineno}\n")
 
@@ -197,11 +203,11 @@ class _LogFormatter(logging.Formatter):
         self._redact = redactor
 
     def _values(self, record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-        """Everything after the message: the ids, then what the call gave."""
+        """Yield everything after the message: the ids, then the extra values of the call."""
         for name, value in (("session", _session.get()), ("turn", _turn.get())):
             if value is not None:
                 yield name, value
-        yield from ((name, value) for name, value in vars(record).items() if name not in _USUAL)
+        yield from ((name, value) for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES)
 
     def _pairs(self, record: logging.LogRecord) -> Iterator[tuple[str, str]]:
         return ((name, str(value)) for name, value in self._values(record))
@@ -222,14 +228,14 @@ class _KeyValueFormatter(_LogFormatter):
         ]
         if trace := self._trace(record):
             pairs.append(("exception", trace))
-        # Before quoting, because quoting can cut a secret apart, and after it, because pairs can meet in one.
-        return self._redact(" ".join(f"{key}={_value(self._redact(text))}" for key, text in pairs))
+        # Before quoting, because quoting can cut a secret apart, and after it, because neighbouring pairs can form one.
+        return self._redact(" ".join(f"{key}={_quote(self._redact(text))}" for key, text in pairs))
 
 
 class _PlainFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
-        pairs = " ".join(f"{key}={_value(self._redact(text))}" for key, text in self._pairs(record))
+        pairs = " ".join(f"{key}={_quote(self._redact(text))}" for key, text in self._pairs(record))
         head = f"{time} {record.levelname.lower():<7} {_action(record)}: {record.getMessage()}"
         text = "\n".join(filter(None, (" ".join(filter(None, (head, pairs))), self._trace(record))))
         return printable(self._redact(text), keep="\n")
@@ -238,33 +244,33 @@ class _PlainFormatter(_LogFormatter):
 class _JsonFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         head = {"time": _instant(record), "level": record.levelname.lower(), "action": self._redact(_action(record))}
-        found: dict[str, Any] = {**head, "message": self._redact(record.getMessage())}
+        members: dict[str, Any] = {**head, "message": self._redact(record.getMessage())}
         for name, value in self._values(record):
             key = self._redact(name)
-            while key in found or key == "exception":
+            while key in members or key == "exception":
                 key += "_"
-            found[key] = self._plain(value)
+            members[key] = self._redact_value(value)
         if trace := self._trace(record):
-            found["exception"] = self._redact(trace)
-        line = _object(found)
-        # Redacted value by value, so that a line stays JSON. Where a secret shows itself only between two values, or by
-        # their escapes, the line itself is no more than a message; and nothing, where even that would show it.
+            members["exception"] = self._redact(trace)
+        line = _dump_object(members)
+        # Redacted value by value, so that a line stays JSON. If a secret shows only across two values, or by their
+        # escapes, the line keeps only a redacted message; and none of it, if even that would show the secret.
         for message in (self._redact(line), REDACTED):
             if self._redact(line) == line:
                 break
-            line = _object({**head, "message": message})
+            line = _dump_object({**head, "message": message})
         return line
 
-    def _plain(self, value: object) -> Any:
-        """A value of JSON without secrets: numbers and the like as they are, everything else as text."""
+    def _redact_value(self, value: object) -> Any:
+        """Return a JSON value without secrets: numbers and the like unchanged, everything else as text."""
         text = str(value)
-        told = self._redact(text)
-        as_it_is = value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value))
-        return value if as_it_is and told == text else told
+        redacted = self._redact(text)
+        is_scalar = value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value))
+        return value if is_scalar and redacted == text else redacted
 
 
-def _object(members: dict[str, Any]) -> str:
-    """A JSON object on one line, with escapes for what is not printable."""
+def _dump_object(members: dict[str, Any]) -> str:
+    """Return a JSON object on one line, with escapes for what is not printable."""
     text = json.dumps(members, ensure_ascii=False)
     if text.isprintable():
         return text
@@ -283,15 +289,15 @@ def _installed() -> _StderrHandler | None:
     return next((handler for handler in logging.getLogger().handlers if isinstance(handler, _StderrHandler)), None)
 
 
-def _value(text: str) -> str:
-    """A value that stays one word on one line: in JSON's quotes where it must be."""
+def _quote(text: str) -> str:
+    """Return a value that stays one word on one line: in JSON quotes if necessary."""
     if re.fullmatch(r"[^\s\"=\\]+", text) and text.isprintable():
         return text
     return printable(json.dumps(text, ensure_ascii=False))
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """The text with escapes for what moves a cursor, reorders or hides text, or cannot be written as UTF-8."""
+    """Escape characters that move a cursor, reorder or hide text, or cannot be written as UTF-8."""
     if text.isprintable():
         return text
     return "".join(
@@ -300,17 +306,17 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """A secret, and its lines: tools that show text line by line cut it there."""
+    """Yield a secret, and its lines: tools that show text line by line cut it there."""
     yield secret
     yield from map(str.strip, secret.splitlines())
 
 
-def _spelled(secret: str) -> str:
-    """A pattern for the secret where any of its characters may be percent-encoded or escaped, even twice.
+def _spelling_pattern(secret: str) -> str:
+    """Return a pattern for the secret in which any character may be percent-encoded or escaped, even twice.
 
-    Escapes double backslashes, so a run of them takes all there are and none is given back: matching stays linear.
+    Escapes double backslashes, so a run of them matches possessively: matching stays linear.
     """
-    # What comes before the secret may end in backslashes: a match begins with the first of them.
+    # The text before the secret may end in backslashes: a match begins with the first of them.
     pattern = r"(?<!\\)" if secret[0] == "\\" else ""
     slashes = ""
     for char, run in groupby(secret):
@@ -319,13 +325,13 @@ def _spelled(secret: str) -> str:
             pattern += rf"(?:\\|u005[cC]|%(?:25)*5[cC]){{{count},}}+"
             slashes = ""
         else:
-            pattern += _character(char, slashes) + _character(char, _SLASHES) * (count - 1)
+            pattern += _character_pattern(char, slashes) + _character_pattern(char, _SLASHES) * (count - 1)
             slashes = _SLASHES
     return pattern
 
 
-def _character(char: str, slashes: str) -> str:
-    """A pattern for one character after `slashes`, a pattern for the backslashes of escapes."""
+def _character_pattern(char: str, slashes: str) -> str:
+    """Return a pattern for one character after `slashes`, a pattern for the backslashes of escapes."""
     utf8 = re.findall("..", char.encode(errors="surrogatepass").hex())
     utf16 = re.findall("....", char.encode("utf-16-be", errors="surrogatepass").hex())
     ways = [
@@ -347,14 +353,14 @@ def _hex(digits: str) -> str:
     return "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits)
 
 
-def _base64(secret: str) -> Iterator[str]:
-    """Patterns for the base64 of the secret, at each of the three places it can have in longer data."""
+def _base64_patterns(secret: str) -> Iterator[str]:
+    """Yield patterns for the base64 of the secret, at each of the three offsets that it can have in longer data."""
     raw = secret.encode(errors="surrogatepass")
     for before in range(3):
         bits = "".join(f"{byte:08b}" for byte in raw)[-before * 8 % 6 :]
-        whole = "".join(_DIGITS[int(bits[i : i + 6], 2)] for i in range(0, len(bits) - 5, 6))
-        # A digit shared with the neighbouring data can be any, and goes with the rest.
-        yield (_ANY_DIGIT if before else "") + whole + (_ANY_DIGIT if len(bits) % 6 else "") + "={0,2}"
+        digits = "".join(_DIGITS[int(bits[i : i + 6], 2)] for i in range(0, len(bits) - 5, 6))
+        # A digit shared with the neighbouring data can be any, and is redacted too.
+        yield (_ANY_DIGIT if before else "") + digits + (_ANY_DIGIT if len(bits) % 6 else "") + "={0,2}"
 
 
 _ANY_DIGIT = r"[\w+/-]?"

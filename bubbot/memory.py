@@ -1,4 +1,4 @@
-"""Memory as it is written: a zone of entries on the tape, sealed anew with every change."""
+"""Writing of memory: a zone of entries on the tape, sealed again with every change."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from bubbot.views.memory import (
 )
 
 TEXT_LIMIT_BYTES = 65_536
-"""The most that the long-term text, or the note of a day, may have."""
+"""The largest long-term text, or note of a day."""
 MEMORY_LIMIT_BYTES = 1_048_576
-"""The most that all of memory may have: every change stores the whole of it again."""
+"""The largest size of all of memory: every change stores all of it again."""
 
 
 class MemoryZone:
     """The memory of one tape: a long-term text and a note for each day.
 
-    Give it the fork inside a turn and the tape outside. A change reads the newest version and appends a whole
-    new one in one batch; older ones stay. What changes nothing writes nothing. As for all appends to a tape,
-    one writer at a time: two changes that overlap would both build on the same version. A change that would make a
-    text larger than it may be raises `MemoryTooLarge`; what is too large from before may stay and shrink.
-    `zone` is the time zone that decides which day it is.
+    Give it the fork inside a turn and the tape outside. A change reads the newest version and appends a complete new
+    one in one batch; older ones stay. A change without an effect writes nothing. As for all appends to a tape, one
+    writer at a time: two changes that overlap would both build on the same version. A change that makes a text too
+    large raises `MemoryTooLarge`; a text that was already too large may stay and shrink. `zone` is the time zone that
+    decides which day it is.
     """
 
     def __init__(self, tape: TapeHandle, *, now: Clock, zone: tzinfo, retention_days: int = 30) -> None:
@@ -49,7 +49,7 @@ class MemoryZone:
         self._retention_days = retention_days
 
     def today(self) -> date:
-        """The date in the chat's time zone."""
+        """Return the date in the chat's time zone."""
         return self._now().astimezone(self._zone).date()
 
     def last_day(self) -> str:
@@ -57,35 +57,35 @@ class MemoryZone:
         return (self.today() + timedelta(days=self._retention_days)).isoformat()
 
     async def ensure(self) -> None:
-        """Seals an empty zone where the tape has none."""
+        """Append an empty zone if the tape has none."""
         current = await self.read()
         if not current.seal_id:
             await self._seal(current)
 
     async def read(self) -> MemorySnapshot:
-        """The newest version; an empty one (version 0) where there is none."""
+        """Return the newest version; an empty one (version 0) if there is none."""
         return await self._tape.read(MemoryView())
 
     async def get_context(self, recent_days: int = 7, *, limit: int = SECTION_LIMIT) -> str:
-        """The `<memory>` block of the system prompt; `limit` characters for each of its sections."""
+        """Return the `<memory>` block of the system prompt; `limit` characters for each of its sections."""
         return memory_block(await self.read(), today=self.today(), recent_days=recent_days, limit=limit)
 
     async def export(self) -> str:
-        """Everything remembered, as Markdown."""
+        """Return everything remembered, as Markdown."""
         return memory_markdown(await self.read())
 
     async def save_long_term(self, content: str) -> list[str]:
-        """Replaces the long-term text. Returns the lines that were lost: those the new text does not have."""
+        """Replace the long-term text. Return the lost lines: those that the new text does not have."""
         current = await self.read()
         text = _tidy(content)
         await self._update(current, replace(current, long_term=text, long_term_updated_at=self._stamp()))
-        kept = {line.strip() for line in text.splitlines()}
-        return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in kept]
+        new_lines = {line.strip() for line in text.splitlines()}
+        return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
 
     async def append_daily(self, content: str, date: str | None = None) -> None:
-        """Adds lines to the note of a day, today where none is given.
+        """Add lines to the note of a day, by default today.
 
-        Raises `ValueError` naming a text that is not an ISO date, or a day further ahead than notes are kept.
+        Raise `ValueError` for a text that is not an ISO date, or a day further ahead than notes are kept.
         """
         day = self.today().isoformat() if date is None else iso_day(date)
         if day is None:
@@ -101,68 +101,68 @@ class MemoryZone:
         notes = {note.date: note for note in current.dailies}
         joined = f"{notes[day].content}\n{text}" if day in notes else text
         notes[day] = DailyNote(day, joined, self._stamp())
-        await self._update(current, replace(current, dailies=_by_day(notes.values())))
+        await self._update(current, replace(current, dailies=_sort_by_day(notes.values())))
 
     async def forget(self, text: str) -> list[str]:
-        """Removes every line that contains the text, after NFKC and casefold. Returns the removed lines.
+        """Remove every line that contains the text, after NFKC and casefold. Return the removed lines.
 
-        Raises `ValueError` for a text without characters: it would be in every line.
+        Raise `ValueError` for an empty text: it would be in every line.
         """
         needle = fold_text(text).strip()
         if not needle:
             raise ValueError("the text to forget is empty: give words of the line that is to go")
         current = await self.read()
-        long_term, removed = _without(current.long_term, needle)
+        long_term, removed = _remove_lines(current.long_term, needle)
         notes = []
         for note in current.dailies:
-            content, gone = _without(note.content, needle)
-            removed += gone
-            notes.append(DailyNote(note.date, content, self._stamp()) if gone else note)
-        changed = replace(current, long_term=long_term, dailies=_by_day(notes))
+            content, lost = _remove_lines(note.content, needle)
+            removed += lost
+            notes.append(DailyNote(note.date, content, self._stamp()) if lost else note)
+        changed = replace(current, long_term=long_term, dailies=_sort_by_day(notes))
         if long_term != current.long_term:
             changed = replace(changed, long_term_updated_at=self._stamp())
         await self._update(current, changed)
         return removed
 
     async def restore(self, version: int) -> None:
-        """Seals what an older version remembered as a new version. Raises `EntryNotFound` naming those there are."""
+        """Append an older version as a new one. Raise `EntryNotFound`, naming the existing versions."""
         versions = await self._tape.read(MemoryVersionsView())
-        wanted = await self._find(version, versions)
-        if wanted is None:
-            found = {one.version for one in versions} - {version}
-            have = f"this tape has {spelled(found)}" if found else "this tape has none"
+        older = await self._find(version, versions)
+        if older is None:
+            others = {item.version for item in versions} - {version}
+            have = f"this tape has {spelled(others)}" if others else "this tape has none"
             raise EntryNotFound(f"there is no memory version {version}; {have}")
-        await self._update(await self.read(), wanted)
+        await self._update(await self.read(), older)
 
     async def adopt(self, content: MemorySnapshot) -> None:
-        """Seals what comes from elsewhere as a new version, in the place of everything that is remembered."""
+        """Append content from elsewhere as a new version that replaces everything remembered."""
         stamp = self._stamp()
-        notes = _by_day(replace(note, content=_tidy(note.content), updated_at=stamp) for note in content.dailies)
+        notes = _sort_by_day(replace(note, content=_tidy(note.content), updated_at=stamp) for note in content.dailies)
         long_term = _tidy(content.long_term)
-        taken = MemorySnapshot(long_term=long_term, long_term_updated_at=stamp if long_term else "", dailies=notes)
-        await self._update(await self.read(), taken)
+        adopted = MemorySnapshot(long_term=long_term, long_term_updated_at=stamp if long_term else "", dailies=notes)
+        await self._update(await self.read(), adopted)
 
     async def clear(self) -> None:
-        """Seals an empty version; older ones stay."""
+        """Append an empty version; older ones stay."""
         await self._update(await self.read(), MemorySnapshot())
 
     async def prune(self) -> int:
         """Drop the notes of days that are more than `retention_days` ago, or ahead. Return how many."""
         current = await self.read()
         oldest, last = (self.today() - timedelta(days=self._retention_days)).isoformat(), self.last_day()
-        kept = tuple(note for note in current.dailies if oldest <= note.date <= last)
-        await self._update(current, replace(current, dailies=kept))
-        return len(current.dailies) - len(kept)
+        notes = tuple(note for note in current.dailies if oldest <= note.date <= last)
+        await self._update(current, replace(current, dailies=notes))
+        return len(current.dailies) - len(notes)
 
     async def _find(self, version: int, versions: Sequence[MemoryVersion]) -> MemorySnapshot | None:
-        """A version, looked for between its seal and the one before, and then on the whole tape (odd imports)."""
-        seals = [one.seal_id for one in versions]
-        place = next((place for place, one in enumerate(versions) if one.version == version), None)
+        """Find a version between its seal and the one before, else on the whole tape (odd imports)."""
+        seals = [item.seal_id for item in versions]
+        place = next((place for place, item in enumerate(versions) if item.version == version), None)
         if place is not None:
             span = ([*seals, 0][place + 1] + 1, seals[place])
-            found = await self._tape.read(MemoryVersionView(version, span))
-            if found is not None:
-                return found
+            snapshot = await self._tape.read(MemoryVersionView(version, span))
+            if snapshot is not None:
+                return snapshot
         return await self._tape.read(MemoryVersionView(version))
 
     async def _update(self, current: MemorySnapshot, changed: MemorySnapshot) -> None:
@@ -171,10 +171,10 @@ class MemoryZone:
             await self._seal(replace(changed, version=current.version))
 
     async def _seal(self, content: MemorySnapshot) -> None:
-        """Appends a version after the one that `content` names, in one batch."""
+        """Append a version after the one that `content` names, in one batch."""
         newest = content.version
         if not newest:  # no zone, or an imported one without a number
-            newest = max((one.version for one in await self._tape.read(MemoryVersionsView())), default=0)
+            newest = max((item.version for item in await self._tape.read(MemoryVersionsView())), default=0)
         await self._tape.append(_entries(replace(content, version=newest + 1)))
 
     def _stamp(self) -> str:
@@ -191,25 +191,25 @@ def check_size(current: MemorySnapshot, changed: MemorySnapshot) -> None:
 
 
 def _sizes(snapshot: MemorySnapshot) -> dict[str, int]:
-    """Bytes of the texts, and of all of them."""
+    """Return the bytes of each text, and of all of them."""
     sizes = {note.date: _bytes(note.content) for note in snapshot.dailies}
     sizes["long_term"] = _bytes(snapshot.long_term)
     return {**sizes, "all": sum(sizes.values())}
 
 
 def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))  # what is no text is refused by the tape
+    return len(text.encode("utf-8", "surrogatepass"))  # the tape refuses lone surrogates
 
 
 def spelled(versions: Iterable[int]) -> str:
-    """Version numbers in words: `version 3`, or `the versions 1 to 4 and 7`."""
+    """Write version numbers in words: `version 3`, or `the versions 1 to 4 and 7`."""
     spans = [str(low) if low == high else f"{low} to {high}" for low, high in spans_of(list(versions))]
     listed = " and ".join(part for part in (", ".join(spans[:-1]), spans[-1]) if part)
     return f"version {listed}" if listed.isdecimal() else f"the versions {listed}"
 
 
 def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
-    """A version as entries, from its opening to its seal."""
+    """Build the entries of a version, from its opening to its seal."""
     state = {"version": snapshot.version}
     long_term = {"content": snapshot.long_term, "updated_at": snapshot.long_term_updated_at}
     return [
@@ -220,21 +220,21 @@ def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
     ]
 
 
-def _by_day(notes: Iterable[DailyNote]) -> tuple[DailyNote, ...]:
-    """Ascending, without the days of which nothing is left."""
+def _sort_by_day(notes: Iterable[DailyNote]) -> tuple[DailyNote, ...]:
+    """Sort notes by day, without the empty ones."""
     return tuple(sorted((note for note in notes if note.content), key=lambda note: note.date))
 
 
 def _tidy(text: str) -> str:
-    """Without line ends at either end; empty where there is only white space."""
+    """Strip line ends at both ends; return an empty text if there is only white space."""
     return text.strip("\r\n") if text.strip() else ""
 
 
-def _without(text: str, needle: str) -> tuple[str, list[str]]:
-    """The text without the lines that contain the needle, and these lines."""
+def _remove_lines(text: str, needle: str) -> tuple[str, list[str]]:
+    """Remove the lines that contain the needle; return the rest and these lines."""
     lines = text.splitlines(keepends=True)
     removed = [line for line in lines if needle in fold_text(line)]
     if not removed:
         return text, []
-    kept = _tidy("".join(line for line in lines if needle not in fold_text(line)))
-    return kept, [line.splitlines()[0] for line in removed]
+    rest = _tidy("".join(line for line in lines if needle not in fold_text(line)))
+    return rest, [line.splitlines()[0] for line in removed]

@@ -1,4 +1,4 @@
-"""The outbox: what people are to be told, durable with the turn it comes from.
+"""The outbox: messages to people, durable with the turn that they come from.
 
 One tape per channel instance, `bubbot/outbox/<channel>`. `docs/reference/tape-format.md` lists its events.
 """
@@ -40,12 +40,12 @@ OUTBOX_CHECKPOINT_INTERVAL = 50
 
 
 def outbox_tape(channel: str) -> str:
-    """The name of a channel's outbox tape."""
+    """Return the name of a channel's outbox tape."""
     return f"bubbot/outbox/{channel}"
 
 
 class Outbox:
-    """Records what became of the intents of one channel."""
+    """The record of the deliveries of one channel."""
 
     def __init__(self, tape: TapeService) -> None:
         self._tape = tape
@@ -57,40 +57,50 @@ class Outbox:
         return self._tape.name
 
     async def receipt(self, intent: OutboxMessage, place: int, receipt: Receipt, *, how: str = "") -> None:
-        """The fact that a part arrived. `how`: `resumed`, it was sent again and may repeat; `found`, it was there;
-        `missing`, it was looked for in vain and sent again."""
+        """Record that a part arrived.
+
+        Args:
+            intent: the message.
+            place: the part's index.
+            receipt: the platform's answer.
+            how: `resumed`: it was sent again and may be a duplicate; `found`: it had arrived already; `missing`: a
+                search did not find it, and it was sent again.
+        """
         data = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
         if how:
             data[how] = True
         await self._tape.append([event(RECEIPT, data, key=f"receipt:{intent.id}:{place}")], keep_first=True)
-        await self._count()
+        await self._count_receipt()
 
     async def end(self, intent: OutboxMessage, reason: str) -> None:
-        """The fact that an intent is given up, and why."""
+        """Record that an intent is abandoned, and why."""
         await self._tape.append([ended(intent.id, reason)], keep_first=True)
 
     async def say(
         self, session: str, key: str, parts: tuple[MessagePart, ...], also: Mapping[str, Sequence[TapeEntry]]
     ) -> OutboxMessage:
-        """An intent that no turn merges, with entries of other tapes in the same transaction. `key` names its cause."""
+        """Record an intent that no turn merges, with entries of other tapes in the same transaction.
+
+        `key` names its cause.
+        """
         entry = intent(session, key, parts)
         return intent_from((await self._tape.append([entry], keep_first=True, also=also))[0])
 
     async def knows(self, message: str) -> bool:
-        """Whether one of the newest receipts is for the message with this id of the platform."""
+        """Return true if one of the newest receipts is for the message with this platform id."""
         return await self._tape.read(ReceiptView(message))
 
     async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
         """Record that `part` is about to be sent, to show the answer to an inbound while it is written.
 
-        What was recorded first stays: a message is begun once for an inbound, also by a later process.
+        The first record stays: a message is begun once for an inbound, also by a later process.
         """
         data = {"inbound": inbound, "session": session, "part": part_data(replace(part, key=""))}
         await self._tape.append([event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))], keep_first=True)
         return await self.live_message(inbound) or LiveMessage(inbound, session, part=part)
 
     async def live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
-        """Record the platform's id of that message, and the chat in which it stands."""
+        """Record the platform's id of that message, and the chat that contains it."""
         data = {"inbound": inbound, "session": session, "message": message, **({"chat": chat} if chat else {})}
         await self._tape.append([event(PREVIEW, data, key=preview_key(inbound))], keep_first=True)
 
@@ -111,42 +121,48 @@ class Outbox:
         return await self.knows(message) or await self._tape.read(OtherLiveMessageView(message, inbound))
 
     async def open(self) -> tuple[OutboxMessage, ...]:
-        """The intents with parts that have no receipt, oldest first."""
+        """Return the intents with parts that have no receipt, oldest first."""
         mark = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT))
         return await self._tape.read(OutboxView(mark))
 
     async def sessions_of(self, digest: str) -> tuple[str, ...]:
-        """The sessions of the open intents with a file of this digest."""
-        owed = [one for one in await self.open() if any(part.file and part.file.digest == digest for part in one.parts)]
-        return tuple(dict.fromkeys(one.session for one in owed))
+        """Return the sessions of the open intents with a file of this digest."""
+        messages = [
+            message
+            for message in await self.open()
+            if any(part.file and part.file.digest == digest for part in message.parts)
+        ]
+        return tuple(dict.fromkeys(message.session for message in messages))
 
-    async def _count(self) -> None:
+    async def _count_receipt(self) -> None:
         if self._unmarked is None:  # earlier processes may have lived for one message only
-            last, head = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT)), await self._tape.head()
-            self._unmarked = last.passed(head)
+            checkpoint, head = await self._tape.read(CheckpointView(OUTBOX_CHECKPOINT)), await self._tape.head()
+            self._unmarked = checkpoint.passed(head)
         else:
             self._unmarked += 1
         if self._unmarked >= OUTBOX_CHECKPOINT_INTERVAL:
             await self.mark()
 
     async def mark(self) -> None:
-        """Writes a bookkeeping anchor, so that the next start reads from here on."""
+        """Write a bookkeeping anchor, so that the next start reads from here on."""
         self._unmarked = 0
         head = await self._tape.head()
-        still = [{"id": one.id, "sent": sorted(one.sent)} for one in await self.open() if one.id <= head]
-        await self._tape.append([mark_anchor(OUTBOX_CHECKPOINT, head, still)])
+        items = [
+            {"id": message.id, "sent": sorted(message.sent)} for message in await self.open() if message.id <= head
+        ]
+        await self._tape.append([mark_anchor(OUTBOX_CHECKPOINT, head, items)])
 
 
 def ended(intent_id: int, reason: str) -> TapeEntry:
-    """The fact that an intent is given up, and why."""
+    """Make the fact that an intent is abandoned, and why."""
     return event(DELIVERY_ABANDONED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
 
 
 def live_end(inbound: int) -> TapeEntry:
-    """Make the fact that the message that showed the answer to an inbound is left as it is from now on."""
+    """Make the fact that the message that showed the answer to an inbound stays unchanged from now on."""
     return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
 
 
 def intent(session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0) -> TapeEntry:
-    """The intent to say something, as the entry that is merged with its turn. `inbound`: the first one it answers."""
+    """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
     return event(INTENT, intent_data(session, turn, parts, inbound), key=f"{turn}:{place}")

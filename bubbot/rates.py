@@ -1,4 +1,4 @@
-"""Rates: how many messages of a person or a chat may ask a model within a minute and an hour."""
+"""Rates: the messages of a person or a chat that may call a model within a minute and an hour."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bubbot.tape.query import moment
 from bubbot.views.budget import CHAT_SCOPE, USER_SCOPE, BudgetSubject, LateTurnsView
 
 EACH_KEY = "each"
-"""The name of a rate for everybody who has none of their own."""
+"""The name of a rate for everybody without their own."""
 MAX_RATE_WAIT = timedelta(minutes=1)
-"""A message over a rate waits for so long at most; one that would have to wait longer is refused."""
+"""The longest wait of a message over a rate; one that would have to wait longer is refused."""
 ONE_MINUTE, ONE_HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRate:
-    """Messages in any minute and in any hour; None: as many as come."""
+    """Messages in any minute and in any hour; None: unlimited."""
 
     minute: int | None = None
     hour: int | None = None
@@ -29,17 +29,24 @@ class MessageRate:
 
 @dataclass
 class RateLimiter:
-    """Gives each message the moment at which it may ask a model. Rates are by scope (`chat`, `user`) and name."""
+    """Gives each message the moment at which it may call a model.
+
+    Attributes:
+        rates: by scope (`chat`, `user`) and name.
+        now: the clock.
+        zone: the time zone of the times shown to people.
+        loud: the channels that notify everybody every time.
+    """
 
     rates: Mapping[tuple[str, str], MessageRate]
     now: Clock
     zone: tzinfo
     loud: frozenset[str] = frozenset()
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
-    _told: dict[BudgetSubject, datetime] = field(default_factory=dict)
+    _notified_until: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
     async def load(self, tape: TapeHandle) -> None:
-        """Counts what earlier processes did within the last hour, by the newest reservations on the budget tape."""
+        """Count the calls of earlier processes within the last hour, by the newest reservations on the budget tape."""
         if not self.rates:
             return
         now = self.now()
@@ -49,29 +56,35 @@ class RateLimiter:
                 self._book(payer, at)
 
     def book(self, payer: BudgetSubject) -> float:
-        """Takes the next place for a message; the seconds until then, mostly 0. Raises `RateLimitExceeded` where that is
-        too far away to wait for, and takes none."""
+        """Book the next place for a message. Return the seconds until then, mostly 0.
+
+        Raises:
+            RateLimitExceeded: the place is too far away to wait for; none was booked.
+        """
         now = self.now()
         start = now
         for key, rate in self._rates(payer):
-            starts = self._late(key, now)
-            for most, span in ((rate.minute, ONE_MINUTE), (rate.hour, ONE_HOUR)):
-                if most is None or len(starts) < most:
+            starts = self._recent_starts(key, now)
+            for limit, span in ((rate.minute, ONE_MINUTE), (rate.hour, ONE_HOUR)):
+                if limit is None or len(starts) < limit:
                     continue
-                free = starts[-most] + span
+                free = starts[-limit] + span
                 if free - now > MAX_RATE_WAIT:
-                    raise self._refusal(payer, key, (most, "hour" if span is ONE_HOUR else "minute"), free)
+                    raise self._build_refusal(payer, key, (limit, "hour" if span is ONE_HOUR else "minute"), free)
                 start = max(start, free)
         self._book(payer, start)
         return (start - now).total_seconds()
 
     def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
         keys = [(scope, name) for scope, name in ((USER_SCOPE, payer.user), (CHAT_SCOPE, payer.chat)) if name]
-        found = [(key, self.rates.get(key) or self.rates.get((key[0], EACH_KEY))) for key in keys]
-        return [(key, rate) for key, rate in found if rate is not None]
+        candidates = [(key, self.rates.get(key) or self.rates.get((key[0], EACH_KEY))) for key in keys]
+        return [(key, rate) for key, rate in candidates if rate is not None]
 
-    def _late(self, key: tuple[str, str], now: datetime) -> deque[datetime]:
-        """The starts of the last hour, and those to come; what is further ahead is from a clock that was set back."""
+    def _recent_starts(self, key: tuple[str, str], now: datetime) -> deque[datetime]:
+        """Return the starts of the last hour and the future ones.
+
+        Drop any further ahead: they are from a clock that was set back.
+        """
         starts = self._starts.get(key, deque())
         while starts and starts[-1] > now + MAX_RATE_WAIT:
             starts.pop()
@@ -85,15 +98,19 @@ class RateLimiter:
         if len(self._starts) > 1000:  # people who have not written for an hour
             self._starts = {key: starts for key, starts in self._starts.items() if starts[-1] > at - ONE_HOUR}
 
-    def _refusal(
-        self, payer: BudgetSubject, key: tuple[str, str], most: tuple[int, str], free: datetime
+    def _build_refusal(
+        self, payer: BudgetSubject, key: tuple[str, str], limit: tuple[int, str], free: datetime
     ) -> RateLimitExceeded:
-        """Told once until the rate allows the next one."""
+        """Build the error; it says `told` until the rate allows the person's next message."""
         person = BudgetSubject(payer.session, payer.user)
-        until = self._told.get(person)
-        told = until is not None and self.now() < until <= self.now() + ONE_HOUR and payer.channel not in self.loud
-        if not told:
-            self._told = {one: until for one, until in self._told.items() if until > self.now()} | {person: free}
+        until = self._notified_until.get(person)
+        is_notified = (
+            until is not None and self.now() < until <= self.now() + ONE_HOUR and payer.channel not in self.loud
+        )
+        if not is_notified:
+            self._notified_until = {
+                other: until for other, until in self._notified_until.items() if until > self.now()
+            } | {person: free}
         renews = free.astimezone(self.zone).strftime("%H:%M")
-        count, within = most
-        return RateLimitExceeded(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=told)
+        count, within = limit
+        return RateLimitExceeded(scope=key[0], name=key[1], count=count, span=within, renews=renews, told=is_notified)

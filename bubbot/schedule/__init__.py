@@ -1,1 +1,1 @@
-"""Schedules: when jobs are due, the facts about them, and keeping time over those."""
+"""Schedules: the due times of jobs, the facts about them, and the timer that fires them."""

@@ -1,7 +1,7 @@
-"""What the clock on a wall shows, and when: time zones and their changes. Pure.
+"""Wall-clock times and their instants: time zones and their changes. Pure.
 
-One rule covers both changes of a clock: a time of day comes when the clock first reaches or passes it. A time that is
-skipped in spring comes at the change, one that is repeated in autumn comes the first time alone.
+One rule covers both changes of a clock: a time of day is due when the clock first reaches or passes it. A time that is
+skipped in spring is due at the change; one that is repeated in autumn is due only the first time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ SHIFT = timedelta(hours=26)
 
 
 def wall_of(instant: datetime, zone: tzinfo) -> datetime:
-    """What the clock shows at an instant, without a zone."""
+    """Return the wall-clock time at an instant, without a zone."""
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def comes(wall: datetime, zone: tzinfo) -> datetime:
-    """The instant, in UTC, at which the clock of the zone first shows this time or a later one."""
+    """Return the instant, in UTC, at which the clock of the zone first shows this time or a later one."""
     instant = _at(wall, zone, 0)
     if wall_of(instant, zone) == wall:
         return instant
@@ -40,10 +40,12 @@ def comes(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def second_pass(after: datetime, zone: tzinfo) -> tuple[datetime, datetime, datetime] | None:
-    """Where the clock is put back within a day of an instant: when that is, and the times it then shows again, from
-    and to. None where it is not."""
+    """Find a change within hours of an instant that puts the clock back; None if there is none.
+
+    Return the instant of the change, and the first and last wall-clock time that the clock then shows again.
+    """
     if _offset(after - timedelta(hours=4), zone) <= _offset(after + timedelta(hours=4), zone):
-        return None  # by far the most
+        return None  # the usual case
     for start in _hours(after - timedelta(hours=3), after + timedelta(hours=3)):
         end = start + timedelta(hours=1)
         if _offset(end, zone) < _offset(start, zone):
@@ -63,7 +65,7 @@ def _hours(first: datetime, last: datetime) -> Iterator[datetime]:
 
 
 def _change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
-    """The first second of the new offset between two instants of different ones."""
+    """Return the first second of the new offset, between two instants with different offsets."""
     new = _offset(high, zone)
     while high - low > timedelta(seconds=1):
         middle = (low + (high - low) // 2).replace(microsecond=0)

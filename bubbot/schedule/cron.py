@@ -1,9 +1,9 @@
 """Five-field cron expressions with the meaning that people know from crontab. Pure.
 
-Sunday is 0 and 7; where both day fields are restricted, either of them is enough; a field that begins with `*` counts as
-not restricted. A job that names its hours runs once for each time of day, also when the clock is changed; one for every
-hour follows the hours that really pass: times that are skipped in spring are nothing to it, and those that are repeated
-in autumn come twice.
+Sunday is 0 and 7. If both day fields are restricted, either of them is enough; a field that begins with `*` counts as
+not restricted. A job that names its hours runs once for each time of day, also when the clock is changed. A job for
+every hour follows the hours that really pass: it ignores times that are skipped in spring, and runs twice at those
+that are repeated in autumn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bubbot.schedule.clock import comes, second_pass, wall_of
 from bubbot.schedule.refusal import refused
 
 HORIZON = 41
-"""Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on a given
+"""Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on one
 day of the week forty."""
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -38,7 +38,14 @@ _ITEM = re.compile(r"(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d{1,4}))?",
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """`name` of the sentence that says what it is; the numbers it takes; words for them, from `low` on."""
+    """A cron field.
+
+    Attributes:
+        name: of the sentence that describes it.
+        low: the lowest number.
+        high: the highest number.
+        words: names of the numbers, from `low` on.
+    """
 
     name: str
     low: int
@@ -57,7 +64,10 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class CronExpression:
-    """What each field allows, ascending; weekdays are 0 (Sunday) to 6. `either`: one of the day fields is enough."""
+    """The allowed values of each field, ascending; weekdays are 0 (Sunday) to 6.
+
+    `either`: one of the day fields is enough.
+    """
 
     text: str
     minutes: tuple[int, ...]
@@ -69,22 +79,22 @@ class CronExpression:
 
     @property
     def every_hour(self) -> bool:
-        """Whether it names no time of day: it follows the hours that pass."""
+        """True if it names no hours: it follows the hours that pass."""
         return len(self.hours) == 24
 
     def next(self, after: datetime, zone: tzinfo) -> datetime | None:
-        """The first instant after this one, in UTC; None where there is none within `HORIZON` years."""
+        """Return the first instant after this one, in UTC; None if there is none within `HORIZON` years."""
         for wall in self.walls(wall_of(after, zone)):
             if (instant := comes(wall, zone)) > after and not (self.every_hour and wall_of(instant, zone) != wall):
-                found: datetime | None = instant
+                first: datetime | None = instant
                 break
         else:
-            found = None
-        again = self._again(after, zone) if self.every_hour else None
-        return min(found, again) if found and again else found or again
+            first = None
+        repeated = self._next_repeated(after, zone) if self.every_hour else None
+        return min(first, repeated) if first and repeated else first or repeated
 
-    def _again(self, after: datetime, zone: tzinfo) -> datetime | None:
-        """The first time that the clock shows again, after it was put back."""
+    def _next_repeated(self, after: datetime, zone: tzinfo) -> datetime | None:
+        """Return the first matching time that the clock shows again, after it was put back."""
         if (passed := second_pass(after, zone)) is None:
             return None
         change, begins, ends = passed
@@ -96,7 +106,7 @@ class CronExpression:
         return None
 
     def walls(self, start: datetime) -> Iterator[datetime]:
-        """The times of day that match, from the minute of `start` on, as a clock shows them."""
+        """Yield the matching wall-clock times, from the minute of `start` on."""
         first = start.replace(second=0, microsecond=0)
         day = first.replace(hour=0, minute=0)
         last = day.year + HORIZON
@@ -104,45 +114,49 @@ class CronExpression:
             if day.month not in self.months:
                 day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
                 continue
-            if self._on(day):
+            if self._matches_day(day):
                 for hour in self.hours:
                     for minute in self.minutes:
                         if (wall := day.replace(hour=hour, minute=minute)) >= first:
                             yield wall
             day += timedelta(days=1)
 
-    def _on(self, day: datetime) -> bool:
+    def _matches_day(self, day: datetime) -> bool:
         by_date, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return by_date or by_name if self.either else by_date and by_name
 
 
 def parse_cron(text: str) -> CronExpression:
-    """The expression. Raises `ScheduleRefused` that names the field and what it takes."""
-    given = " ".join(text.split())
-    if given.startswith("@"):
-        if given.lower() not in NICKNAMES:
-            raise refused("cron_nickname", given=given, names=", ".join(NICKNAMES))
-        fields = NICKNAMES[given.lower()].split()
+    """Parse a cron expression. Raise `ScheduleRefused`, which names the field and its values."""
+    source = " ".join(text.split())
+    if source.startswith("@"):
+        if source.lower() not in NICKNAMES:
+            raise refused("cron_nickname", given=source, names=", ".join(NICKNAMES))
+        fields = NICKNAMES[source.lower()].split()
     else:
-        fields = given.split()
+        fields = source.split()
     if len(fields) != 5:
-        raise refused("cron_fields", given=given, count=len(fields))
-    minutes, hours, days, months, weekdays = (_parsed(part, field) for part, field in zip(fields, _FIELDS, strict=True))
+        raise refused("cron_fields", given=source, count=len(fields))
+    minutes, hours, days, months, weekdays = (
+        _parse_field(part, field) for part, field in zip(fields, _FIELDS, strict=True)
+    )
     either = not (fields[2].startswith("*") or fields[4].startswith("*"))
-    made = CronExpression(given, minutes, hours, days, months, tuple(sorted({one % 7 for one in weekdays})), either)
-    if next(made.walls(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a time on a wall
-        raise refused("cron_never", given=given)
-    return made
+    expression = CronExpression(
+        source, minutes, hours, days, months, tuple(sorted({weekday % 7 for weekday in weekdays})), either
+    )
+    if next(expression.walls(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a wall-clock time
+        raise refused("cron_never", given=source)
+    return expression
 
 
-def _parsed(text: str, field: _Field) -> tuple[int, ...]:
-    found: set[int] = set()
+def _parse_field(text: str, field: _Field) -> tuple[int, ...]:
+    numbers: set[int] = set()
     for item in text.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
             raise refused(f"cron_{field.name}", given=text)
-        found |= _numbers(match, field, text)
-    return tuple(sorted(found))
+        numbers |= _numbers(match, field, text)
+    return tuple(sorted(numbers))
 
 
 def _numbers(match: re.Match[str], field: _Field, text: str) -> set[int]:
@@ -160,7 +174,7 @@ def _numbers(match: re.Match[str], field: _Field, text: str) -> set[int]:
         raise refused("cron_step", given=text, step=step)
     if field.name == "weekday" and high < low:  # fri-mon goes past the end of the week
         high += 7
-        return {one % 7 for one in range(low, high + 1, step)}
+        return {number % 7 for number in range(low, high + 1, step)}
     if high < low:
         raise refused("cron_backwards", given=text)
     return set(range(low, high + 1, step))
@@ -175,5 +189,5 @@ def _number(word: str, field: _Field, text: str) -> int:
 
 
 def instant_text(instant: datetime) -> str:
-    """An instant as keys and facts name it: UTC, to the second."""
+    """Format an instant for keys and facts: UTC, to the second."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

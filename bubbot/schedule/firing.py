@@ -1,4 +1,4 @@
-"""A firing: the inbound it becomes, what its turn may do, and what is written and told when that has ended."""
+"""A firing: its inbound, the permissions of its turn, and the facts and messages at its end."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from bubbot.texts import Texts
 from bubbot.views.schedule import FIRED, FIRING_FAILED, NOT_RUN, PAUSED, RAN, Actor, ChatRef, Job, JobState
 
 WHAT_SHOWN = 120
-"""Characters of what a job does, where it is named."""
+"""Characters of a job's action in messages about it."""
 KEY = "schedule:"
-"""What the external id of a firing begins with; the job, `@` and the mark follow."""
+"""The prefix of a firing's external id; the job, `@` and the mark follow."""
 
 RoleOf = Callable[[Inbound], Role]
-"""The role in which an inbound is spoken, on whichever channel it is."""
+"""Return the role of an inbound's sender, on any channel."""
 
 
 def fired(job: Job, mark: str) -> TapeEntry:
-    """The fact that a job fired; the same for whoever writes it."""
+    """Make the fact that a job fired; the same for every writer."""
     return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
 
 
 def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
-    """A firing as an inbound. `mark`: its instant, or how it was asked for; `by`: for whom it runs."""
+    """Build the inbound of a firing. `mark`: its instant, or that of the request; `by`: the person for whom it runs."""
     return Inbound(
         channel=job.place.channel,
         external_id=f"{KEY}{job.id}@{mark}",
         chat=job.place.chat,
         sender=Sender(by.id, by.name, roles=by.roles),
-        text=_text(job, mark),
+        text=_tape_text(job, mark),
         time=timestamp(now),
         thread=job.place.thread,
         direct=job.place.direct,
@@ -51,18 +51,18 @@ def firing_inbound(job: Job, mark: str, by: Actor, now: datetime) -> Inbound:
     )
 
 
-def _text(job: Job, mark: str) -> str:
-    """What stands on the tape. Prompts are told what they are: nobody has just written them."""
+def _tape_text(job: Job, mark: str) -> str:
+    """Return the text for the tape. Prompts say what they are: nobody has just written them."""
     if job.do == "command":
         return job.text
-    named = f"{job.id} ({job.name})" if job.name else job.id
-    head = f"Scheduled job {named}, due {_shown(job, mark)}"
+    label = f"{job.id} ({job.name})" if job.name else job.id
+    head = f"Scheduled job {label}, due {_due_text(job, mark)}"
     if job.do == "text":
         return f"[{head}: the text that follows was sent as it is.]"
     return f"[{head}. Nobody waits for an answer: if there is nothing to say, answer exactly [SILENT].]\n{job.text}"
 
 
-def _shown(job: Job, mark: str) -> str:
+def _due_text(job: Job, mark: str) -> str:
     instant = due_of(mark)
     try:
         return f"{instant.astimezone(zone_named(job.zone)):%Y-%m-%d %H:%M} {job.zone}"
@@ -71,13 +71,13 @@ def _shown(job: Job, mark: str) -> str:
 
 
 def due_of(mark: str) -> datetime:
-    """The instant of a mark."""
+    """Return the instant of a mark."""
     return moment(mark.partition("!")[0]) or datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """The firing that an inbound is."""
+    """The firing that an inbound stands for."""
 
     standing: JobState
     mark: str
@@ -90,17 +90,17 @@ class Firing:
 
     @property
     def late(self) -> bool:
-        """Whether it was accepted later than it was due, and so much that people are told."""
-        return self._behind() > LATE_AFTER.total_seconds()
+        """True if it was accepted so late that people are notified."""
+        return self._seconds_late() > LATE_AFTER.total_seconds()
 
     def late_text(self, texts: Texts) -> str:
-        """What people are told of that."""
-        late = moment(self.inbound.time) or due_of(self.mark)
+        """Build the notice that it is late."""
+        accepted = moment(self.inbound.time) or due_of(self.mark)
         due = due_of(self.mark)
-        shown = moment_words(due, zone_named(self.job.zone), texts)
-        return texts.say("told_late", moment=shown, late=late_words(late - due, texts))
+        due_text = moment_words(due, zone_named(self.job.zone), texts)
+        return texts.say("told_late", moment=due_text, late=late_words(accepted - due, texts))
 
-    def _behind(self) -> float:
+    def _seconds_late(self) -> float:
         accepted, due = moment(self.inbound.time), due_of(self.mark)
         if accepted is None or "!" in self.mark:
             return 0.0
@@ -109,7 +109,13 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class FiringOutcome:
-    """What a firing's turn ends with: what people are told, where (None: nowhere), and facts for the tape of schedules."""
+    """The outcome of a firing's turn.
+
+    Attributes:
+        text: for people.
+        place: the chat to which the text is sent; None: nowhere.
+        facts: for the tape of schedules.
+    """
 
     text: str
     place: ChatRef | None
@@ -117,23 +123,23 @@ class FiringOutcome:
 
 
 class Firings:
-    """What a session asks about turns that a schedule began. `role_of`: what a person may do now."""
+    """The scheduled turns of a session: their permissions and outcomes. `role_of` returns a person's current role."""
 
     def __init__(self, book: ScheduleStore, role_of: RoleOf) -> None:
         self._book = book
         self._role_of = role_of
 
     def of(self, inbound: Inbound) -> Firing | None:
-        """The firing that an inbound is; None where its job is there no more."""
+        """Return the firing of an inbound; None if its job no longer exists."""
         job_id, _, mark = inbound.external_id.removeprefix(KEY).partition("@")
-        standing = self._book.state.jobs.get(job_id)
-        return Firing(standing, mark, inbound) if standing else None
+        job_state = self._book.state.jobs.get(job_id)
+        return Firing(job_state, mark, inbound) if job_state else None
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
-        """Sets what the turn may do: the role of whoever it runs for, as that is now; nothing without a job."""
+        """Set the turn's permissions: the current role of the person for whom it runs; none without a job."""
         turn.origin, turn.may_schedule = SCHEDULED, False
         firing = self.of(inbound)
-        turn.role = self._role(firing) if firing and not self._refusal(firing) else Role.STRANGER
+        turn.role = self._role(firing) if firing and not self._refusal_reason(firing) else Role.STRANGER
         if firing is None or turn.role is Role.STRANGER:
             return
         turn.job, turn.seconds, turn.may_schedule = firing.job.id, float(firing.job.budget), firing.job.nested
@@ -142,38 +148,41 @@ class Firings:
             turn.notices.append(firing.late_text(turn.texts))
 
     def ends(self, turn: Turn, inbound: Inbound, status: Status, text: str) -> FiringOutcome:
-        """What is written and told when the turn has ended in this way."""
+        """Build the outcome of a turn that ended with this status."""
         firing = self.of(inbound)
         if firing is None:
             return FiringOutcome("", None)
         data = {"job": firing.job.id, "mark": firing.mark, "turn": turn.id}
-        if reason := self._refusal(firing):
-            why = {"reason": reason}
-            paused = event(PAUSED, {"job": firing.job.id, "by": _BOT, **why})
-            return FiringOutcome("", None, (event(NOT_RUN, {**data, **why}), paused))
+        if reason := self._refusal_reason(firing):
+            refusal = {"reason": reason}
+            paused = event(PAUSED, {"job": firing.job.id, "by": _BOT, **refusal})
+            return FiringOutcome("", None, (event(NOT_RUN, {**data, **refusal}), paused))
         if status == "failed":
-            return self._failed(firing, text, data, turn.texts)
+            return self._failure_outcome(firing, text, data, turn.texts)
         before, job = firing.standing.failures, firing.job
         if before:
             recovered = turn.texts.say("told_recovered", job=named(job), count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
         return FiringOutcome(text, job.target, (event(RAN, {**data, "status": status}),))
 
-    def _failed(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> FiringOutcome:
-        """Told where the job was made: at the first failure in a row, the second, the fourth, and so on; and when the job is
-        paused."""
+    def _failure_outcome(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> FiringOutcome:
+        """Build the outcome of a failed turn.
+
+        It notifies the chat where the job was made: at the first failure in a row, the second, the fourth, and so on;
+        and when the job is paused.
+        """
         job, count = firing.job, firing.standing.failures + 1
         facts = [event(FIRING_FAILED, {**data, "reason": text[:500], "count": count})]
-        said = texts.say("told_failed", job=named(job), count=count, reason=text)
+        notice = texts.say("told_failed", job=named(job), count=count, reason=text)
         paused = count >= self._book.limits.failures
         if paused:
             facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
-            said += "\n" + texts.say("told_paused", job=job.id, count=count)
-        told = paused or count & (count - 1) == 0
-        return FiringOutcome(said if told else "", job.place, tuple(facts))
+            notice += "\n" + texts.say("told_paused", job=job.id, count=count)
+        should_notify = paused or count & (count - 1) == 0
+        return FiringOutcome(notice if should_notify else "", job.place, tuple(facts))
 
     def poisoned(self, inbound: Inbound, reason: str) -> Sequence[TapeEntry]:
-        """The facts of a firing that no turn can be made of."""
+        """Make the facts of a firing from which no turn can be made."""
         if (firing := self.of(inbound)) is None:
             return ()
         count = firing.standing.failures + 1
@@ -181,11 +190,11 @@ class Firings:
         return (event(FIRING_FAILED, data),)
 
     def take(self, entries: Sequence[TapeEntry]) -> None:
-        """Takes note of facts that were appended."""
+        """Apply facts that were appended."""
         self._book.take(entries)
 
     async def merged(self, merged: MergeResult) -> None:
-        """Takes note of what a turn has merged; where it erased a tape, jobs may have gone with it."""
+        """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
         if any(entry.name == "tape/erased" for entry in merged.delta):
             await self._book.load()
         else:
@@ -196,38 +205,38 @@ class Firings:
             return Role.OWNER
         return self._role_of(firing.inbound)
 
-    def _refusal(self, firing: Firing) -> str:
-        """The name of the reason why it may not run now; empty where it may."""
+    def _refusal_reason(self, firing: Firing) -> str:
+        """Return the name of the reason why the firing may not run now; empty if it may."""
         if self._role(firing) is Role.STRANGER:
             return "reason_revoked"
         granted = firing.job.granted
         if granted is None or granted.id == TERMINAL:
             return ""
-        asked = replace(
+        as_granter = replace(
             firing.inbound,
             channel=granted.channel,
             sender=Sender(granted.id, granted.name, roles=granted.roles),
             direct=True,
         )
-        return "" if self._role_of(asked) is Role.OWNER else "reason_grant"
+        return "" if self._role_of(as_granter) is Role.OWNER else "reason_grant"
 
 
 def missed_text(standing: JobState, texts: Texts) -> str:
-    """What a chat is told of a job for one time that was not done."""
+    """Build the notice that a job for one time was missed."""
     job = standing.job
     due = moment_words(standing.covered, zone_named(job.zone), texts)
     return texts.say("told_missed", what=what_words(job, texts), moment=due, job=named(job))
 
 
 def what_words(job: Job, texts: Texts) -> str:
-    """What a job does."""
-    shown = job.text if len(job.text) <= WHAT_SHOWN else f"{job.text[:WHAT_SHOWN]}…"
-    return texts.say(f"do_{job.do}", text=shown)
+    """Describe a job's action."""
+    text = job.text if len(job.text) <= WHAT_SHOWN else f"{job.text[:WHAT_SHOWN]}…"
+    return texts.say(f"do_{job.do}", text=text)
 
 
 _BOT = {"channel": "", "id": "", "name": "", "roles": []}
 
 
 def named(job: Job) -> str:
-    """What people know a job by."""
+    """Return the label by which people know a job."""
     return f"{job.id} ({job.name})" if job.name else job.id

@@ -1,4 +1,4 @@
-"""Saying no to a schedule, in the language of the chat."""
+"""Refusals of a schedule, in the language of the chat."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from bubbot.texts import Texts
 
 
 def refused(sentence: str, **values: object) -> ScheduleRefused:
-    """The error with the sentence of this name; `told` says it in another language."""
+    """Make the error with the sentence of this name; `told` translates it."""
     return ScheduleRefused(Texts().say(sentence, **values), sentence, values)
 
 
 def told(error: ScheduleRefused, texts: Texts) -> str:
-    """The error as a sentence in this language."""
+    """Return the error as a sentence in this language."""
     return texts.say(error.sentence, **error.values)

@@ -1,4 +1,4 @@
-"""Times of jobs that passed while a home was a backup: somebody else has seen to them."""
+"""Times of jobs that passed while a home was a backup: the original bot has handled them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ REASON = "reason_restored"
 
 
 def passed_over(standing: JobState, now: datetime) -> list[TapeEntry]:
-    """The facts that nothing of a job's past is to be caught up with."""
+    """Make the facts that a job's past is skipped."""
     if standing.status == "over":
         return []
     job = standing.job
     facts = []
-    for one in standing.asked:
-        data = {"job": job.id, "mark": one.mark, "turn": "", "reason": REASON, "detail": ""}
-        facts += [fired(job, one.mark), event(NOT_RUN, data)]
+    for request in standing.asked:
+        data = {"job": job.id, "mark": request.mark, "turn": "", "reason": REASON, "detail": ""}
+        facts += [fired(job, request.mark), event(NOT_RUN, data)]
     try:
         when, zone = rule_of(job)
-    except ScheduleRefused:  # it ends by itself, and says why
+    except ScheduleRefused:  # the timer ends the job, with the reason
         return facts
     first = when.next(standing.covered, zone)
     if standing.status != "on" or first is None or first > now:
         return facts
     last = instant_text(newest(when, zone, standing.covered, now, 1)[-1])
-    passed = {"job": job.id, "first": instant_text(first), "last": last, "reason": REASON}
-    facts.append(event(SKIPPED, passed, key=f"skipped:{job.id}@{last}"))
-    if isinstance(when, OneTime):  # it had one time, and nobody has to be told that it was missed
+    skipped = {"job": job.id, "first": instant_text(first), "last": last, "reason": REASON}
+    facts.append(event(SKIPPED, skipped, key=f"skipped:{job.id}@{last}"))
+    if isinstance(when, OneTime):  # its one time has passed, and nobody needs a notice that it was missed
         facts.append(event(OVER, {"job": job.id, "reason": REASON, "detail": ""}))
     return facts

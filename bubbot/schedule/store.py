@@ -1,4 +1,4 @@
-"""The jobs of a process: read once, kept up with every fact that is written."""
+"""The jobs of a process: read once, updated with every fact that is written."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from bubbot.views.schedule import (
 )
 
 SCHEDULE_CHECKPOINT_INTERVAL = 500
-"""Facts about firings between two marks; what a start has to read of them is about that."""
+"""Facts about firings between two marks; a start reads about as many."""
 
 Told: TypeAlias = Callable[[Collection[str]], None]
-"""Hears which jobs have changed."""
+"""Called with the ids of the jobs that changed."""
 
 
 class ScheduleStore:
@@ -44,10 +44,10 @@ class ScheduleStore:
         self.limits = limits or ScheduleLimits()
         self.state = ScheduleState()
         self.kept = False
-        """Whether this process keeps time over the jobs."""
-        self._told: Told = lambda _: None
+        """True while a timer of this process fires the jobs."""
+        self._notify: Told = lambda _: None
         self._unmarked = 0
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def tape(self) -> TapeService:
@@ -55,76 +55,82 @@ class ScheduleStore:
         return self._tape
 
     def on_change(self, told: Told) -> None:
-        """Tells whoever keeps time."""
-        self._told = told
+        """Set the listener for changed jobs."""
+        self._notify = told
 
     async def load(self) -> None:
-        """Reads the tape anew."""
-        async with self._one_at_a_time:
+        """Read the tape again."""
+        async with self._lock:
             before, head = set(self.state.jobs), -1
-            while head != (head := await self._tape.head()):  # what is written meanwhile has to be read as well
-                after, read = await self._read()
-            self.state, self._unmarked = read, head - after
-        self._told(before | set(self.state.jobs))
+            while head != (head := await self._tape.head()):  # entries written meanwhile have to be read as well
+                after, state = await self._read()
+            self.state, self._unmarked = state, head - after
+        self._notify(before | set(self.state.jobs))
 
     async def write(self, entries: Sequence[TapeEntry]) -> None:
-        """Appends facts, durable when this returns."""
+        """Append facts, durable when this returns."""
         self.take(await self._tape.append(entries, keep_first=True))
 
     def take(self, entries: Sequence[TapeEntry]) -> None:
-        """Takes note of facts that somebody has appended: a turn that was merged, say."""
+        """Apply facts that were appended elsewhere, such as by a merged turn."""
         if not entries:
             return
         self.state = self.state.after(entries)
         self._unmarked += sum(entry.name in PASSING for entry in entries)
-        named = {str(entry.payload["data"].get("job", "")) for entry in entries}
+        changed = {str(entry.payload["data"].get("job", "")) for entry in entries}
         sessions = {entry.payload["data"]["session"] for entry in entries if entry.name == "schedule/chat"}
-        moved = (
-            {one.job.id for one in self.state.jobs.values() if one.job.target.session in sessions}
+        affected = (
+            {job_state.job.id for job_state in self.state.jobs.values() if job_state.job.target.session in sessions}
             if sessions
             else set()
         )
-        self._told(named | moved)
+        self._notify(changed | affected)
 
     async def mark(self) -> None:
-        """Writes how all jobs stand, when enough has happened, so that the next start reads little."""
+        """Write the state of all jobs, if enough has happened, so that the next start reads little."""
         if self._unmarked < SCHEDULE_CHECKPOINT_INTERVAL:
             return
-        async with self._one_at_a_time:
+        async with self._lock:
             self._unmarked = 0
             head = await self._tape.head()
-            _, state = await self._read()  # it has all that is on the tape, which `self.state` may be about to learn
-            jobs = [_counts(one) for one in state.jobs.values() if one.status != "over"]
+            _, state = await self._read()  # everything on the tape, which may be ahead of `self.state`
+            jobs = [_checkpoint_data(job_state) for job_state in state.jobs.values() if job_state.status != "over"]
             await self._tape.append([anchor(SCHEDULE_CHECKPOINT, {"after": head, "jobs": jobs}, window=False)])
 
     async def _read(self) -> tuple[int, ScheduleState]:
-        """From which entry on firings were read, and how all jobs stand by the tape."""
+        """Return the entry from which firings were read, and the state of all jobs on the tape."""
         after, counts = await self._tape.read(ScheduleCheckpointView())
         return after, await self._tape.read(ScheduleView(after, counts))
 
     async def gone(self, channel: str, chat: str, reason: str) -> None:
-        """A chat cannot be reached any more: whatever is aimed at it is over."""
-        over = [
-            event(OVER, {"job": one.job.id, "reason": "reason_chat_gone", "detail": reason})
-            for one in self.state.jobs.values()
-            if one.status != "over" and (one.job.target.channel, one.job.target.chat) == (channel, chat)
+        """End all jobs aimed at a chat that cannot be reached any more."""
+        ended = [
+            event(OVER, {"job": job_state.job.id, "reason": "reason_chat_gone", "detail": reason})
+            for job_state in self.state.jobs.values()
+            if job_state.status != "over"
+            and (job_state.job.target.channel, job_state.job.target.chat) == (channel, chat)
         ]
-        if over:
-            await self.write(over)
+        if ended:
+            await self.write(ended)
 
 
-def _counts(standing: JobState) -> dict[str, object]:
-    asked = [
+def _checkpoint_data(job_state: JobState) -> dict[str, object]:
+    requests = [
         {
-            "mark": one.mark,
-            "by": {"channel": one.by.channel, "id": one.by.id, "name": one.by.name, "roles": list(one.by.roles)},
+            "mark": request.mark,
+            "by": {
+                "channel": request.by.channel,
+                "id": request.by.id,
+                "name": request.by.name,
+                "roles": list(request.by.roles),
+            },
         }
-        for one in standing.asked
+        for request in job_state.asked
     ]
     return {
-        "job": standing.job.id,
-        "covered": timestamp(standing.covered),
-        "runs": standing.runs,
-        "failures": standing.failures,
-        "asked": asked,
+        "job": job_state.job.id,
+        "covered": timestamp(job_state.covered),
+        "runs": job_state.runs,
+        "failures": job_state.failures,
+        "asked": requests,
     }

@@ -1,6 +1,6 @@
 """The forms of a schedule: cron, every, at. Pure: the current time and the zone are passed in.
 
-What is kept of a schedule is its text, its zone and its anchor, so that a restart moves nothing.
+The stored parts of a schedule are its text, its zone and its anchor, so that a restart moves nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +33,14 @@ _INSTANT = re.compile(r"(\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(?::\d{2})?)\s*(Z|[+-]\
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From the anchor on. `days`: so many days at the anchor's time of day, whatever the clock does; else `seconds`
-    that really pass."""
+    """A repetition from the anchor on.
+
+    Attributes:
+        text: as stored.
+        anchor: the first instant.
+        seconds: the interval in seconds that really pass; 0 if `days` is set.
+        days: the interval in days, at the anchor's time of day even if the clock is changed.
+    """
 
     text: str
     anchor: datetime
@@ -42,32 +48,32 @@ class Interval:
     days: int = 0
 
     def next(self, after: datetime, zone: tzinfo) -> datetime | None:
-        """The first instant after this one."""
+        """Return the first instant after this one."""
         if self.days:
             start = wall_of(self.anchor, zone)
             count = max(0, (wall_of(after, zone).date() - start.date()).days // self.days - 1)
-            while (found := comes(start + timedelta(days=count * self.days), zone)) <= after:
+            while (instant := comes(start + timedelta(days=count * self.days), zone)) <= after:
                 count += 1
-            return found
+            return instant
         count = max(0, (after - self.anchor) // timedelta(seconds=self.seconds) + 1)
         return self.anchor + timedelta(seconds=count * self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class OneTime:
-    """Once: at a time of day of the zone (`wall`), or at an `instant`."""
+    """One time: a time of day of the zone (`wall`), or an `instant`."""
 
     text: str
     wall: datetime | None = None
     instant: datetime | None = None
 
     def next(self, after: datetime, zone: tzinfo) -> datetime | None:
-        """The instant, where it is still to come."""
-        found = self.due(zone)
-        return found if found > after else None
+        """Return the instant, if it is still to come."""
+        instant = self.due(zone)
+        return instant if instant > after else None
 
     def due(self, zone: tzinfo) -> datetime:
-        """When it is due."""
+        """Return the instant at which it is due."""
         if self.wall is not None:
             return comes(self.wall, zone)
         assert self.instant is not None
@@ -78,35 +84,35 @@ When: TypeAlias = CronExpression | Interval | OneTime
 
 
 def parse_when(text: str, now: datetime, zone: tzinfo) -> When:
-    """A schedule as somebody gives it. Raises `ScheduleRefused`.
+    """Parse a schedule. Raise `ScheduleRefused`.
 
     `0 9 * * 1-5`, `@daily`, `every 90m`, `every 2d from 2026-12-01 09:00`, `at 2026-12-24 18:00`, `at 18:00`,
-    `at tomorrow 18:00`, `in 20m`. The `text` of what is returned stands for the same at any later time.
+    `at tomorrow 18:00`, `in 20m`. The `text` of the result means the same at any later time.
     """
-    given = " ".join(text.split())
-    word, _, rest = given.partition(" ")
+    source = " ".join(text.split())
+    word, _, rest = source.partition(" ")
     match word.lower():
         case "every":
-            return _every(given, rest, now, zone)
+            return _parse_every(source, rest, now, zone)
         case "at":
-            return _at(given, rest, now, zone)
+            return _parse_at(source, rest, now, zone)
         case "in":
-            moment = now + timedelta(seconds=_seconds(rest, given))
-            return _instant(moment.replace(microsecond=0), given)
-    if given and (given[0] in "@*" or len(given.split()) >= 5 or given[0].isdigit()):
-        if _DATE.fullmatch(given) or _INSTANT.fullmatch(given):
-            return _at(given, given, now, zone)
-        return parse_cron(given)
-    raise refused("when_unknown", given=given)
+            moment = now + timedelta(seconds=_parse_seconds(rest, source))
+            return _one_time(moment.replace(microsecond=0), source)
+    if source and (source[0] in "@*" or len(source.split()) >= 5 or source[0].isdigit()):
+        if _DATE.fullmatch(source) or _INSTANT.fullmatch(source):
+            return _parse_at(source, source, now, zone)
+        return parse_cron(source)
+    raise refused("when_unknown", given=source)
 
 
 def stored_when(text: str, anchor: datetime, zone: tzinfo) -> When:
-    """The schedule of a text that `parse_when` has made."""
+    """Parse a text that `parse_when` has made."""
     return parse_when(text, anchor, zone)
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The zone of this IANA name. Raises `ScheduleRefused`."""
+    """Return the zone of this IANA name. Raise `ScheduleRefused`."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -114,89 +120,91 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def newest(when: When, zone: tzinfo, after: datetime, until: datetime, limit: int) -> list[datetime]:
-    """The last instants after one and up to another, oldest first, `limit` at most. Its cost follows the limit, not
-    the time between."""
+    """Return the last instants after `after` and up to `until`, oldest first, `limit` at most.
+
+    Its cost follows the limit, not the time between.
+    """
     for span in (*_SPANS, until - after):
         start = max(after, until - span)
-        found: deque[datetime] = deque(maxlen=limit)
+        instants: deque[datetime] = deque(maxlen=limit)
         moment = when.next(start, zone)
         while moment is not None and moment <= until:
-            found.append(moment)
+            instants.append(moment)
             moment = when.next(moment, zone)
-        if len(found) == limit or start == after:
-            return list(found)
+        if len(instants) == limit or start == after:
+            return list(instants)
     return []
 
 
 def upcoming(when: When, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
-    """The next instants, `count` at most."""
-    found: list[datetime] = []
-    while len(found) < count and (moment := when.next(found[-1] if found else after, zone)) is not None:
-        found.append(moment)
-    return found
+    """Return the next instants, `count` at most."""
+    instants: list[datetime] = []
+    while len(instants) < count and (moment := when.next(instants[-1] if instants else after, zone)) is not None:
+        instants.append(moment)
+    return instants
 
 
 def duration(text: str) -> int:
-    """The seconds of a duration such as `90m` or `1h30m`. Raises `ScheduleRefused`."""
-    return _seconds(text, text)
+    """Return the seconds of a duration such as `90m` or `1h30m`. Raise `ScheduleRefused`."""
+    return _parse_seconds(text, text)
 
 
-def _every(given: str, rest: str, now: datetime, zone: tzinfo) -> Interval:
+def _parse_every(source: str, rest: str, now: datetime, zone: tzinfo) -> Interval:
     length, _, start = rest.partition(" from ")
-    seconds = _seconds(length, given)
+    seconds = _parse_seconds(length, source)
     if seconds < SHORTEST.total_seconds():
-        raise refused("every_range", given=given)
-    anchor = _moment(start, given, now, zone) if start else now.replace(microsecond=0)
+        raise refused("every_range", given=source)
+    anchor = _parse_moment(start, source, now, zone) if start else now.replace(microsecond=0)
     units = {unit for _, unit in _PIECE.findall(f"1{length}" if length[:1].isalpha() else length.lower())}
     by_day = all(_UNITS.get(unit, 0) >= 86400 for unit in units)
     text = f"every {length.strip()} from {instant_text(anchor)}"
     return Interval(text, anchor, days=seconds // 86400) if by_day else Interval(text, anchor, seconds=seconds)
 
 
-def _at(given: str, rest: str, now: datetime, zone: tzinfo) -> OneTime:
+def _parse_at(source: str, rest: str, now: datetime, zone: tzinfo) -> OneTime:
     if rest.startswith("+"):
-        return _instant((now + timedelta(seconds=_seconds(rest[1:], given))).replace(microsecond=0), given)
-    if found := _INSTANT.fullmatch(rest):
-        return _instant(_read(f"{found[1]}{found[2]}", given), given)
-    wall = _wall(rest, given, now, zone)
+        return _one_time((now + timedelta(seconds=_parse_seconds(rest[1:], source))).replace(microsecond=0), source)
+    if match := _INSTANT.fullmatch(rest):
+        return _one_time(_parse_iso(f"{match[1]}{match[2]}", source), source)
+    wall = _parse_wall(rest, source, now, zone)
     return OneTime(f"at {wall.isoformat(sep=' ')}", wall=wall)
 
 
-def _instant(moment: datetime, given: str) -> OneTime:
+def _one_time(moment: datetime, source: str) -> OneTime:
     if moment.year > LAST_YEAR:
-        raise refused("when_unknown", given=given)
+        raise refused("when_unknown", given=source)
     return OneTime(f"at {instant_text(moment)}", instant=moment.astimezone(UTC))
 
 
-def _moment(text: str, given: str, now: datetime, zone: tzinfo) -> datetime:
-    if found := _INSTANT.fullmatch(text.strip()):
-        return _read(f"{found[1]}{found[2]}", given).astimezone(UTC)
-    return comes(_wall(text.strip(), given, now, zone), zone)
+def _parse_moment(text: str, source: str, now: datetime, zone: tzinfo) -> datetime:
+    if match := _INSTANT.fullmatch(text.strip()):
+        return _parse_iso(f"{match[1]}{match[2]}", source).astimezone(UTC)
+    return comes(_parse_wall(text.strip(), source, now, zone), zone)
 
 
-def _wall(text: str, given: str, now: datetime, zone: tzinfo) -> datetime:
-    """A time of day; without a date it is the next one."""
-    found, today = _DATE.fullmatch(text.strip()), wall_of(now, zone)
-    if found is None or found[3] is None:
-        raise refused("at_unknown", given=given)
-    hour, _, rest = found[3].partition(":")
-    day = found[2] or (today + timedelta(days=found[1] == "tomorrow")).date().isoformat()
-    wall = _read(f"{day}T{int(hour):02}:{rest}", given)
-    if not found[1] and not found[2] and comes(wall, zone) <= now:
+def _parse_wall(text: str, source: str, now: datetime, zone: tzinfo) -> datetime:
+    """Parse a time of day; without a date, return the next one."""
+    match, today = _DATE.fullmatch(text.strip()), wall_of(now, zone)
+    if match is None or match[3] is None:
+        raise refused("at_unknown", given=source)
+    hour, _, rest = match[3].partition(":")
+    day = match[2] or (today + timedelta(days=match[1] == "tomorrow")).date().isoformat()
+    wall = _parse_iso(f"{day}T{int(hour):02}:{rest}", source)
+    if not match[1] and not match[2] and comes(wall, zone) <= now:
         wall += timedelta(days=1)
     if wall.year > LAST_YEAR:
-        raise refused("at_unknown", given=given)
+        raise refused("at_unknown", given=source)
     return wall
 
 
-def _read(text: str, given: str) -> datetime:
+def _parse_iso(text: str, source: str) -> datetime:
     try:
         return datetime.fromisoformat(text.replace(" ", "T"))
     except ValueError:
-        raise refused("at_unknown", given=given) from None
+        raise refused("at_unknown", given=source) from None
 
 
-def _seconds(text: str, given: str) -> int:
+def _parse_seconds(text: str, source: str) -> int:
     text = text.strip().lower()
     if text[:1].isalpha():
         text = f"1 {text}"  # every day, every hour
@@ -206,8 +214,8 @@ def _seconds(text: str, given: str) -> int:
         or re.sub(r"[\s,]|\band\b", "", _PIECE.sub("", text))
         or any(unit not in _UNITS for _, unit in pieces)
     ):
-        raise refused("duration_unknown", given=given)
+        raise refused("duration_unknown", given=source)
     seconds = sum(int(number) * _UNITS[unit] for number, unit in pieces)
     if not 0 < seconds <= MAX_INTERVAL.total_seconds():
-        raise refused("every_range", given=given)
+        raise refused("every_range", given=source)
     return seconds

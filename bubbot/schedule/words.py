@@ -11,47 +11,47 @@ from bubbot.schedule.when import Interval, OneTime, When
 from bubbot.texts import Texts
 
 TIMES_LISTED = 8
-"""Times of day that are told one by one."""
+"""The most times of day that are listed one by one."""
 _ALL_DAYS, _WORKDAYS = 7, (1, 2, 3, 4, 5)
 
 
 def in_words(when: When, zone: tzinfo, texts: Texts) -> str:
-    """The schedule and its zone."""
+    """Describe the schedule and its zone."""
     if isinstance(when, OneTime):
-        words = texts.say("w_once", moment=moment_words(when.due(zone), zone, texts))
+        text = texts.say("w_once", moment=moment_words(when.due(zone), zone, texts))
     elif isinstance(when, Interval):
         length = length_words(when.seconds or when.days * 86400, texts)
-        words = texts.say("w_every", length=length.strip(), anchor=_minute(when.anchor, zone))
+        text = texts.say("w_every", length=length.strip(), anchor=_minute(when.anchor, zone))
     else:
-        words = _cron(when, texts)
-    return texts.say("w_in_zone", words=words, zone=str(zone))
+        text = _cron(when, texts)
+    return texts.say("w_in_zone", words=text, zone=str(zone))
 
 
 def moment_words(instant: datetime, zone: tzinfo, texts: Texts) -> str:
-    """A moment with its day of the week, as the clock of the zone shows it."""
+    """Format a moment with its day of the week, as the clock of the zone shows it."""
     weekday = texts.say(f"weekday_{wall_of(instant, zone).isoweekday() % 7}")
     return texts.say("w_moment", weekday=weekday, moment=_minute(instant, zone))
 
 
 def length_words(seconds: int, texts: Texts) -> str:
-    """A length of time, in its two largest units."""
-    found: list[str] = []
+    """Format a length of time, in its two largest units."""
+    parts: list[str] = []
     units = (("weeks", 604800), ("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
     for unit, size in units:
-        if seconds >= size and len(found) < 2:
-            found.append(texts.say(f"w_{unit}", count=seconds // size))
+        if seconds >= size and len(parts) < 2:
+            parts.append(texts.say(f"w_{unit}", count=seconds // size))
             seconds %= size
-    return " ".join(one.strip() for one in found) or texts.say("w_seconds", count=0).strip()
+    return " ".join(part.strip() for part in parts) or texts.say("w_seconds", count=0).strip()
 
 
 def late_words(late: timedelta, texts: Texts) -> str:
-    """How late something is, to the minute."""
+    """Format a delay, to the minute."""
     return length_words(int(late.total_seconds()) // 60 * 60, texts)
 
 
 def _minute(instant: datetime, zone: tzinfo) -> str:
-    shown = wall_of(instant, zone)
-    return shown.strftime("%Y-%m-%d %H:%M:%S" if shown.second else "%Y-%m-%d %H:%M")
+    wall = wall_of(instant, zone)
+    return wall.strftime("%Y-%m-%d %H:%M:%S" if wall.second else "%Y-%m-%d %H:%M")
 
 
 def _cron(cron: CronExpression, texts: Texts) -> str:
@@ -67,11 +67,11 @@ def _cron(cron: CronExpression, texts: Texts) -> str:
 
 
 def _times(cron: CronExpression, texts: Texts) -> tuple[str, bool]:
-    """The times of day, and whether they are rather a pace."""
+    """Describe the times of day; return also true if they are rather a pace."""
     minutes, hours = cron.minutes, cron.hours
     if len(hours) * len(minutes) <= TIMES_LISTED:
-        shown = [f"{hour:02}:{minute:02}" for hour in hours for minute in minutes]
-        return texts.say("w_at", times=_listed(shown, texts)), False
+        times = [f"{hour:02}:{minute:02}" for hour in hours for minute in minutes]
+        return texts.say("w_at", times=_join(times, texts)), False
     if len(minutes) == 60:
         pace = texts.say("w_each_minute")
     elif (step := _step(minutes)) is not None:
@@ -85,7 +85,7 @@ def _times(cron: CronExpression, texts: Texts) -> tuple[str, bool]:
 
 
 def _step(minutes: Sequence[int]) -> int | None:
-    """The step of minutes that divide the hour evenly."""
+    """Return the step of minutes that divide the hour evenly; None if they do not."""
     step = 60 // len(minutes)
     return step if tuple(minutes) == tuple(range(0, 60, step)) and 60 % len(minutes) == 0 and step < 60 else None
 
@@ -104,21 +104,21 @@ def _days(cron: CronExpression, texts: Texts) -> str:
 
 
 def _ranges(numbers: Sequence[int], texts: Texts, names: str = "") -> str:
-    """Numbers, or what they are called, with runs of three and more as ranges."""
+    """Join numbers or their names, with runs of three and more as ranges."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    shown: list[str] = []
+    parts: list[str] = []
     for run in runs:
-        words = [texts.say(f"{names}{one}") if names else str(one) for one in run]
-        shown += [words[0] + texts.say("w_to") + words[-1]] if len(run) > 2 else words
-    return _listed(shown, texts)
+        items = [texts.say(f"{names}{number}") if names else str(number) for number in run]
+        parts += [items[0] + texts.say("w_to") + items[-1]] if len(run) > 2 else items
+    return _join(parts, texts)
 
 
-def _listed(words: Sequence[str], texts: Texts) -> str:
+def _join(words: Sequence[str], texts: Texts) -> str:
     if len(words) < 2:
         return "".join(words)
     return texts.say("w_comma").join(words[:-1]) + texts.say("w_and") + words[-1]

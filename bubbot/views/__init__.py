@@ -1,1 +1,1 @@
-"""Views: what is computed from entries. A view reads, never writes, and has no clock."""
+"""Views: values computed from entries. A view reads, never writes, and has no clock."""

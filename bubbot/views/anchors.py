@@ -16,7 +16,7 @@ READ_AT_MOST = 5000
 
 @dataclass(frozen=True, slots=True)
 class AnchorSummary:
-    """One anchor. `state` is JSON, cut to 200 characters; `parents` are the ids its state names."""
+    """One anchor. `state` is JSON, cut to 200 characters; `parents` are the ids in its state."""
 
     id: int
     name: str
@@ -28,35 +28,35 @@ class AnchorSummary:
 
 @dataclass(frozen=True, slots=True)
 class AnchorsView:
-    """The newest `limit` anchors, newest first. The memory zone's markers are left out unless `zones`."""
+    """The newest `limit` anchors, newest first; the memory zone's markers only with `zones`."""
 
     limit: int = 50
     zones: bool = False
 
     @property
     def heavy(self) -> bool:
-        """Anchors are few."""
+        """False: anchors are few."""
         return False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest anchors, through their index."""
-        read = self.limit if self.zones else max(self.limit, READ_AT_MOST)
-        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), newest=True, limit=read),)
+        """Read the newest anchors, through their index."""
+        limit = self.limit if self.zones else max(self.limit, READ_AT_MOST)
+        return (TapeQuery(tape, kinds=(Kind.ANCHOR,), newest=True, limit=limit),)
 
     def fold(self, found: Found) -> tuple[AnchorSummary, ...]:
-        """A line for each anchor."""
-        shown = [entry for entry in found[0] if self.zones or not is_zone_marker(entry)]
-        return tuple(_line(entry) for entry in shown[: max(self.limit, 0)])
+        """Build a summary of each anchor."""
+        anchors = [entry for entry in found[0] if self.zones or not is_zone_marker(entry)]
+        return tuple(_summary(entry) for entry in anchors[: max(self.limit, 0)])
 
 
 def is_zone_marker(entry: TapeEntry) -> bool:
-    """Whether an anchor only marks a memory zone."""
+    """Return true if an anchor only marks a memory zone."""
     return (entry.name or "").startswith("memory/")
 
 
-def _line(entry: TapeEntry) -> AnchorSummary:
-    found = entry.payload.get("state")
-    state = found if isinstance(found, Mapping) else {}
+def _summary(entry: TapeEntry) -> AnchorSummary:
+    value = entry.payload.get("state")
+    state = value if isinstance(value, Mapping) else {}
     parents = state.get("parents")
     text = encode(state)
     return AnchorSummary(

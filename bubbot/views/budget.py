@@ -1,4 +1,4 @@
-"""What model calls were reserved and what they cost, by the facts on the tape `bubbot/budget`."""
+"""Reservations and costs of model calls, from the facts on the tape `bubbot/budget`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,23 @@ BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
     "model",
 )
 SCOPES = (BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE)
-"""Whose calls a budget counts: all of them, or those of one channel, chat, person, job or model."""
+"""The scopes of a budget: all calls, or those of one channel, chat, person, job or model."""
 CLOCK_GRACE = timedelta(days=2)
-"""How far a clock may be set back, or have been ahead, so that no day has its budget twice."""
+"""The most that a clock may be set back, or have been ahead, so that no day gets its budget twice."""
 TURNS_READ = 2_000
-"""How many of the newest calls are read to find out how many turns there were of late."""
+"""Newest calls that are read to count recent turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSubject:
-    """For whom a model is asked: the session, the turn in it, its person (`channel:id`), and the job where one began it."""
+    """The subject of a model call.
+
+    Attributes:
+        session: of the call.
+        user: the person, as `channel:id`.
+        job: the job that began the turn; empty if none did.
+        turn: in the session.
+    """
 
     session: str
     user: str = ""
@@ -56,12 +63,12 @@ class BudgetSubject:
 
 
 def person(session: str, sender: str) -> str:
-    """The person with this id on the channel of a session, as budgets name them."""
+    """Return a person on the channel of a session as budgets name them."""
     return f"{session.partition(':')[0]}:{sender}" if sender else ""
 
 
 class TotalKey(NamedTuple):
-    """What a total is kept for: a scope, the one in it, and a day (`2026-11-21`) or month (`2026-11`)."""
+    """The key of a total: a scope, the name in it, and a day (`2026-11-21`) or month (`2026-11`)."""
 
     scope: str
     name: str
@@ -77,7 +84,7 @@ class SpentTotal:
     nano: int = 0
 
     def plus(self, tokens: int, nano: int | None) -> SpentTotal:
-        """With one call more; one without a known price costs nothing here."""
+        """Add one call; a call without a known price costs nothing here."""
         return SpentTotal(self.calls + 1, self.tokens + tokens, self.nano + (nano or 0))
 
 
@@ -86,8 +93,18 @@ ZERO_SPENT = SpentTotal()
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation: what a call may take at most by the estimate. `nano` is None where there is no price; `entry` is
-    its id on the tape, 0 before it has one."""
+    """The estimated upper limit of a call.
+
+    Attributes:
+        call: the id of the call.
+        payer: the subject.
+        model: the requested model.
+        day: of the call, in the deployment's time zone.
+        input: tokens of the request.
+        output: tokens reserved for the answer.
+        nano: billionths of a US dollar; None without a price.
+        entry: the id on the tape; 0 before it has one.
+    """
 
     call: str
     payer: BudgetSubject
@@ -100,46 +117,46 @@ class Reservation:
 
     @property
     def tokens(self) -> int:
-        """Those of the request and those left for the answer."""
+        """The tokens of the request and those reserved for the answer."""
         return self.input + self.output
 
     def scopes(self) -> Iterator[tuple[str, str]]:
-        """Whose budgets the call counts towards."""
+        """Yield the scopes whose budgets the call counts towards."""
         payer = self.payer
-        named = (
+        scopes = (
             (CHANNEL_SCOPE, payer.channel),
             (CHAT_SCOPE, payer.chat),
             (USER_SCOPE, payer.user),
             (JOB_SCOPE, payer.job),
         )
         yield (BOT_SCOPE, "")
-        yield from ((scope, name) for scope, name in named if name)
+        yield from ((scope, name) for scope, name in scopes if name)
         yield (MODEL_SCOPE, self.model)
 
     def totals(self) -> Iterator[TotalKey]:
-        """The totals that the call counts towards."""
+        """Yield the totals that the call counts towards."""
         for scope, name in self.scopes():
             yield TotalKey(scope, name, self.day)
             yield TotalKey(scope, name, self.day[:7])
 
     def counts(self, key: TotalKey) -> bool:
-        """Whether the call counts towards a total: as `key in totals()`, and sooner known."""
+        """Return true if the call counts towards a total: like `key in totals()`, but faster."""
         if key.period not in (self.day, self.day[:7]):
             return False
         return key.scope == BOT_SCOPE or (key.scope, key.name) in self.scopes()
 
     def as_json(self) -> dict[str, Any]:
-        """As the reservation says it."""
+        """Build the data of its event."""
         payer = self.payer
-        found: dict[str, Any] = {"call": self.call, "session": payer.session, "turn": payer.turn, "user": payer.user}
+        data: dict[str, Any] = {"call": self.call, "session": payer.session, "turn": payer.turn, "user": payer.user}
         if payer.job:
-            found["job"] = payer.job
-        found |= {"model": self.model, "day": self.day, "input_tokens": self.input, "output_tokens": self.output}
-        return found | {"nano": self.nano}
+            data["job"] = payer.job
+        data |= {"model": self.model, "day": self.day, "input_tokens": self.input, "output_tokens": self.output}
+        return data | {"nano": self.nano}
 
 
 def hold_from(data: JsonObject, entry: int) -> Reservation:
-    """A reservation, as it was said."""
+    """Read a reservation from the data of its event."""
     payer = BudgetSubject(data["session"], data["user"], data.get("job", ""), data["turn"])
     tokens = data["input_tokens"], data["output_tokens"]
     return Reservation(data["call"], payer, data["model"], data["day"], *tokens, data["nano"], entry)
@@ -147,15 +164,22 @@ def hold_from(data: JsonObject, entry: int) -> Reservation:
 
 @dataclass(frozen=True, slots=True)
 class CallError:
-    """Why a call failed: the kind of the error, as on the tape, and the status of HTTP that the provider sent."""
+    """The reason why a call failed: the error's kind, as on the tape, and the HTTP status that the provider sent."""
 
     kind: str
     status: int | None = None
 
 
 class FailingModel(NamedTuple):
-    """A model that was asked and has not answered since: its name, when the first and the newest of these calls
-    failed (ISO 8601 in UTC), and why the newest did."""
+    """A model that was called and has not answered since.
+
+    Attributes:
+        name: of the model.
+        since: when the first of these calls failed, ISO 8601 in UTC.
+        newest: when the newest of them failed, ISO 8601 in UTC.
+        kind: of the newest error.
+        status: the HTTP status of the newest error; None if there was none.
+    """
 
     name: str
     since: str
@@ -165,14 +189,14 @@ class FailingModel(NamedTuple):
 
 
 class BudgetWarning(NamedTuple):
-    """What the owner was told of: a total, and whether by its `tokens` or its `cost`."""
+    """A warning that the owner got: a total, and its measure (`tokens` or `cost`)."""
 
     key: TotalKey
     measure: str
 
 
 def whose_budget(texts: Texts, scope: str, name: str) -> str:
-    """Whose budget it is, for people."""
+    """Name the owner of a budget, for people."""
     match scope:
         case "bot":
             return texts.say("whose_bot")
@@ -189,7 +213,15 @@ def whose_budget(texts: Texts, scope: str, name: str) -> str:
 
 @dataclass
 class BudgetState:
-    """Totals by day and month, the reservations that are open, and what the owner was told."""
+    """The state of all budgets.
+
+    Attributes:
+        spent: totals by day and month.
+        open: reservations of calls in progress, by call.
+        warned: the warnings that the owner got.
+        unpriced: models without a price that the owner was warned of.
+        failing: models whose newest calls failed.
+    """
 
     spent: dict[TotalKey, SpentTotal] = field(default_factory=dict)
     open: dict[str, Reservation] = field(default_factory=dict)
@@ -198,13 +230,13 @@ class BudgetState:
     failing: dict[str, FailingModel] = field(default_factory=dict)
 
     def take(self, entries: Iterable[TapeEntry]) -> BudgetState:
-        """Counts these facts, in the order of the tape. Erased ones say nothing."""
+        """Apply these facts, in the order of the tape. Erased ones are ignored."""
         for entry in entries:
             if not entry.erased:
-                self._take(entry)
+                self._apply(entry)
         return self
 
-    def _take(self, entry: TapeEntry) -> None:
+    def _apply(self, entry: TapeEntry) -> None:
         data = entry.payload["data"]
         if entry.name == RESERVED:
             self.open[data["call"]] = hold_from(data, entry.id)
@@ -213,14 +245,17 @@ class BudgetState:
             hold = hold_from(data, entry.id)
             for key in hold.totals():
                 self.spent[key] = self.spent.get(key, ZERO_SPENT).plus(hold.tokens, hold.nano)
-            self._take_outcome(data)
+            self._apply_outcome(data)
         elif entry.name == WARNED:
             self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
         elif entry.name == UNPRICED:
             self.unpriced.add(data["model"])
 
-    def _take_outcome(self, data: JsonObject) -> None:
-        """A model fails from its first failed call until one that it answers, or that a fallback answers for it."""
+    def _apply_outcome(self, data: JsonObject) -> None:
+        """Update the failing models.
+
+        A model fails from its first failed call until one that it answers, or that a fallback answers for it.
+        """
         if error := data.get("error"):
             name, at = data["model"], error["at"]
             since = self.failing[name].since if name in self.failing else at
@@ -230,7 +265,7 @@ class BudgetState:
             self.failing.pop(data.get("requested", ""), None)
 
     def held(self, key: TotalKey) -> SpentTotal:
-        """What the open reservations hold of a total."""
+        """Add up what the open reservations hold of a total."""
         total = ZERO_SPENT
         for hold in self.open.values():
             if hold.counts(key):
@@ -238,52 +273,52 @@ class BudgetState:
         return total
 
     def since(self, day: str) -> BudgetState:
-        """Drop the totals of days and months that are over, also by a clock that is set back by `CLOCK_GRACE`."""
+        """Drop the totals of days and months that are over, even if a clock is set back by `CLOCK_GRACE`."""
         first = (date.fromisoformat(day) - CLOCK_GRACE).isoformat()
         # A call that is still open counts on the day it began: that day is not over.
-        begun = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
+        open_periods = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
 
         def is_current(key: TotalKey) -> bool:
-            return key.period >= first[: len(key.period)] or key.period in begun
+            return key.period >= first[: len(key.period)] or key.period in open_periods
 
         self.spent = {key: total for key, total in self.spent.items() if is_current(key)}
-        self.warned = {one for one in self.warned if is_current(one.key)}
+        self.warned = {warning for warning in self.warned if is_current(warning.key)}
         return self
 
     def state(self) -> dict[str, Any]:
-        """What a bookkeeping anchor keeps of it."""
+        """Build the state of a bookkeeping anchor."""
         return {
             "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
-            "spent": [[*key, one.calls, one.tokens, one.nano] for key, one in sorted(self.spent.items())],
-            "warned": [[*one.key, one.measure] for one in sorted(self.warned)],
+            "spent": [[*key, total.calls, total.tokens, total.nano] for key, total in sorted(self.spent.items())],
+            "warned": [[*warning.key, warning.measure] for warning in sorted(self.warned)],
             "unpriced": sorted(self.unpriced),
-            "failing": [list(one) for _, one in sorted(self.failing.items())],
+            "failing": [list(model) for _, model in sorted(self.failing.items())],
         }
 
 
 def books_from(state: JsonObject) -> BudgetState:
-    """The books as an anchor has them."""
+    """Read the state of a bookkeeping anchor."""
     return BudgetState(
         {TotalKey(*line[:3]): SpentTotal(*line[3:]) for line in state["spent"]},
         {item["call"]: hold_from(item, item["id"]) for item in state["open"]},
         {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
         set(state["unpriced"]),
-        {one[0]: FailingModel(*one) for one in state.get("failing", ())},  # an older version kept none
+        {model[0]: FailingModel(*model) for model in state.get("failing", ())},  # an older version stored none
     )
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetCheckpointView:
-    """The state of the newest bookkeeping anchor; None where there is none."""
+    """The state of the newest bookkeeping anchor; None without one."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """One indexed look-up."""
+        """Read the anchor, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), newest=True, limit=1),)
 
     def fold(self, found: Found) -> JsonObject | None:
-        """The state as it stands."""
+        """Return the state unchanged."""
         marks = [entry for entry in found[0] if not entry.erased]
         state: JsonObject | None = marks[0].payload["state"] if marks else None
         return state
@@ -291,19 +326,19 @@ class BudgetCheckpointView:
 
 @dataclass(frozen=True, slots=True)
 class BudgetStateView:
-    """The books: those of an anchor's state, and everything newer. The value is (books, newest id read)."""
+    """The budget state: an anchor's state, and everything newer. The value is (state, newest id read)."""
 
     mark: JsonObject | None = None
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """What came after the anchor's state was read."""
+        """Read everything after the entries in the anchor's state."""
         after = self.mark["after"] if self.mark else 0
         names = (RESERVED, SETTLED, WARNED, UNPRICED)
         return (TapeQuery(tape, IdRanges(((after + 1, None),)), kinds=(Kind.EVENT,), names=names),)
 
     def fold(self, found: Found) -> tuple[BudgetState, int]:
-        """The anchor's books with the newer facts."""
+        """Apply the newer facts to the anchor's state."""
         books = books_from(self.mark) if self.mark else BudgetState()
         after = int(self.mark["after"]) if self.mark else 0
         return books.take(found[0]), found[0][-1].id if found[0] else after
@@ -311,17 +346,17 @@ class BudgetStateView:
 
 @dataclass(frozen=True, slots=True)
 class LateTurnsView:
-    """When the newest turns first asked a model, and for whom: by turn, oldest first."""
+    """The newest turns with the times of their first model calls and their subjects: by turn, oldest first."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest facts about calls: two of each, or one where nothing limits it."""
+        """Read the newest facts about calls: two of each, or one if nothing limits it."""
         names = (RESERVED, SETTLED)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=2 * TURNS_READ),)
 
     def fold(self, found: Found) -> Mapping[str, tuple[str, BudgetSubject]]:
-        """Turn to date and payer."""
+        """Map turns to date and subject."""
         turns: dict[str, tuple[str, BudgetSubject]] = {}
         for entry in reversed(found[0]):
             if not entry.erased and entry.payload["data"]["turn"]:
@@ -332,7 +367,7 @@ class LateTurnsView:
 
 
 def renewal(period: str) -> str:
-    """The day on which the budget of a day or a month begins anew."""
+    """Return the day on which the budget of a day or a month is renewed."""
     if len(period) == 10:
         return (datetime.fromisoformat(period) + timedelta(days=1)).strftime("%Y-%m-%d")
     year, month = int(period[:4]), int(period[5:])

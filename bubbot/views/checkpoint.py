@@ -1,4 +1,4 @@
-"""Bookkeeping anchors of inbox and outbox tapes: where start-up recovery begins to read."""
+"""Bookkeeping anchors of inbox and outbox tapes: the starting points of recovery."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from bubbot.tape.view import Found
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a bookkeeping anchor says: everything up to `after` is settled but the items of `open`, by their id."""
+    """The state of a bookkeeping anchor: everything up to `after` is settled except the items of `open`, by id."""
 
     after: int = 0
     open: tuple[JsonObject, ...] = ()
 
     def spans(self) -> tuple[Span, ...]:
-        """The ids worth reading: the open ones and everything newer."""
+        """Return the id ranges worth reading: the open items and everything newer."""
         return (*((item["id"], item["id"]) for item in self.open), (self.after + 1, None))
 
     def passed(self, head: int) -> int:
-        """About how many messages came since: each leaves its own fact, and the one that settles it."""
+        """Estimate how many messages came since: each leaves its own fact, and the one that settles it."""
         return (head - self.after) // 2
 
 
 def mark_anchor(name: str, after: int, still_open: Sequence[JsonObject]) -> TapeEntry:
-    """A bookkeeping anchor; it never moves a window."""
+    """Make a bookkeeping anchor; it never moves a window."""
     return anchor(name, {"after": after, "open": list(still_open)}, window=False)
 
 
@@ -40,11 +40,11 @@ class CheckpointView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """One indexed look-up."""
+        """Read the anchor, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(self.name,), newest=True, limit=1),)
 
     def fold(self, found: Found) -> Checkpoint:
-        """The mark; on a tape without one everything is worth reading."""
+        """Return the checkpoint; on a tape without one everything is worth reading."""
         if not found[0]:
             return Checkpoint()
         state = found[0][0].payload["state"]

@@ -1,4 +1,4 @@
-"""Compacting: reading less of a window, without deleting anything."""
+"""Compaction: reading less of a window, without deleting anything."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from bubbot.views.attachments import images_in
 from bubbot.views.selectors import ContextMessage
 
 BYTES_PER_TOKEN = 3
-"""An estimate on the safe side: English is near 4 bytes a token, Chinese and Japanese near 3, code near 3."""
+"""An estimate on the safe side: English has about 4 bytes per token, Chinese, Japanese and code about 3."""
 
 IMAGE_TOKENS = 1_600
-"""About what an image costs at the providers that say so, and more than most do."""
+"""The cost of an image at the providers that publish one; most count less."""
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has; an honest guess where no tokenizer is at hand."""
+    """Estimate the tokens of a text without a tokenizer."""
     return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
 
 
 def message_tokens(shown: ContextMessage) -> int:
-    """About how many tokens a chat message has, its frame included."""
+    """Estimate the tokens of a chat message, its frame included."""
     text = len(shown.text) // BYTES_PER_TOKEN + 5
     return text if type(shown.message["content"]) is str else text + IMAGE_TOKENS * len(images_in(shown.message))
 
 
 def cut_at(shown: Sequence[ContextMessage], budget: int) -> int | None:
-    """The entry id from which to read so that the rest fits into half the budget; None where all of it fits.
+    """Return the entry id from which the rest fits into half the budget; None if everything fits.
 
-    Whole exchanges are cut, oldest first: what is left begins with a user message. Half the budget, so that the
-    cut holds for a while and consecutive requests keep extending each other. The newest exchange always stays.
+    Whole exchanges are cut, oldest first: the rest begins with a user message. Half the budget, so that the cut holds
+    for a while and consecutive requests keep extending each other. The newest exchange always stays.
     """
-    sizes = [message_tokens(one) for one in shown]
+    sizes = [message_tokens(message) for message in shown]
     if sum(sizes) <= budget:
         return None
-    starts = [place for place, one in enumerate(shown) if one.message["role"] == "user" and one.ids]
+    starts = [place for place, message in enumerate(shown) if message.message["role"] == "user" and message.ids]
     if not starts:
         return None
     fitting = [place for place in starts if sum(sizes[place:]) <= budget // 2]

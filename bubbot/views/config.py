@@ -1,4 +1,4 @@
-"""What the facts say about the settings: the values the bot went by last."""
+"""The last values of the settings, from the facts."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from bubbot.tape.view import Found
 
 CONFIG_TAPE = "bubbot/config"
 LOADED = "config/loaded"
-"""The settings the bot goes by have changed: `{"how", "changed": {key: value}, "later": [key]}`; null: the default."""
+"""The settings of the bot have changed: `{"how", "changed": {key: value}, "later": [key]}`; null: the default."""
 CONFIG_REFUSED = "config/refused"
-"""Settings that were not taken over: `{"how", "problems": [sentence]}`."""
+"""Settings that were refused: `{"how", "problems": [sentence]}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigView:
-    """Every value that is not the default, by `section.key`, without secrets."""
+    """All values that are not the default, by `section.key`, without secrets."""
 
     @property
     def heavy(self) -> bool:
-        """A few facts: settings are seldom changed."""
+        """False: settings are seldom changed."""
         return False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Every change there was."""
+        """Read all changes."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(LOADED,), missing="empty"),)
 
     def fold(self, found: Found) -> Mapping[str, Any]:
-        """The newest value of each key."""
+        """Keep the newest value of each key."""
         values: dict[str, Any] = {}
         for entry in found[0]:
             values |= entry.payload["data"]["changed"]

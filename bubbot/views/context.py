@@ -21,9 +21,9 @@ CUT = "context/cut"
 
 SELECTORS = ("window", "messages", "full", "from:<anchor>", "compact", "summary")
 CONTEXT_VERSION = 2
-"""How messages are written; recorded with each step. A request of another version cannot be built again byte for byte."""
+"""The version of the message format, recorded with each step. Requests of other versions cannot be rebuilt exactly."""
 COMPACTING = ("compact", "summary")
-"""Those that keep to a budget."""
+"""The selectors that respect a budget."""
 _FROM = "from:"
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
@@ -35,36 +35,41 @@ def is_selector(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ModelContext:
-    """Chat messages with the entries behind them. `new_cut`: a compaction that has to be recorded to hold."""
+    """Chat messages with their entries. `new_cut`: a compaction that has to be recorded to hold."""
 
     shown: tuple[ContextMessage, ...]
     new_cut: int | None = None
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
-        """The messages, as a request takes them: copies, for models are not to change what is shown next time."""
-        return tuple([thaw(one.message) if one.nested else {**one.message} for one in self.shown])
+        """Copies of the messages for a request: a model must not change what is shown next time."""
+        return tuple([thaw(item.message) if item.nested else {**item.message} for item in self.shown])
 
     @property
     def texts(self) -> tuple[bytes, ...]:
         """The messages as canonical JSON."""
-        return tuple([one.text for one in self.shown])
+        return tuple([item.text for item in self.shown])
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The entries the model is shown, ascending."""
-        return tuple(sorted({entry_id for one in self.shown for entry_id in one.ids}))
+        """The entries that the model is shown, ascending."""
+        return tuple(sorted({entry_id for item in self.shown for entry_id in item.ids}))
 
 
 @dataclass(frozen=True, slots=True)
 class ContextView:
-    """The messages a model is shown next.
+    """The messages of the next request to a model.
 
-    `selector`: `window` (the opening anchor, then the entries after it), `messages` (without the anchor's line),
-    `full` (the whole tape), `from:NAME` (after the newest anchor of that name), `compact` (the window cut to
-    `budget` tokens, whole exchanges, oldest first), `summary` (the same, with a hint that cites what was cut).
-    `asking`: the messages are for a model that answers now, so they never end with its own words, which some
-    providers refuse.
+    Attributes:
+        selector: `window` (the opening anchor, then the entries after it), `messages` (without the anchor's line),
+            `full` (the whole tape), `from:NAME` (after the newest anchor of that name), `compact` (the window cut to
+            `budget` tokens, whole exchanges, oldest first), `summary` (the same, with a hint that cites the cut
+            messages).
+        style: of the messages.
+        budget: tokens; None: unlimited.
+        asking: the messages are for a model that answers now, so they never end with its own words, which some
+            providers refuse.
+        heavy: see `View`.
     """
 
     selector: str = "window"
@@ -74,7 +79,7 @@ class ContextView:
     heavy: bool = False
 
     def as_json(self) -> JsonObject:
-        """The view as it is recorded with a step, so that its request can be built again."""
+        """Build the record of the view for its step, so that the request can be rebuilt."""
         zone = self.style.stamps
         style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
         style["stamps"] = None if zone is None else str(zone)
@@ -83,13 +88,13 @@ class ContextView:
 
     @classmethod
     def from_json(cls, data: JsonObject) -> ContextView:
-        """The view that was recorded."""
+        """Read a view from its record."""
         style, stamps = dict(data["style"]), data["style"]["stamps"]
         style["stamps"] = None if stamps is None else ZoneInfo(stamps)
         return cls(data["selector"], MessageStyle(**style), data["budget"], data.get("asking", False))
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The opening anchor, and the part that the selector names."""
+        """Read the opening anchor, and the part that the selector names."""
         names = (CORRECTION, CUT)
         return (
             TapeQuery(tape, OpeningAnchor(), missing="empty"),
@@ -106,18 +111,18 @@ class ContextView:
         raise ConfigError(f"[context] selector is {self.selector!r}; it has to be one of {', '.join(SELECTORS)}")
 
     def fold(self, found: Found) -> ModelContext:
-        """The context."""
+        """Build the context."""
         opening, entries = found
         body = select(entries, self.style)
         new_cut = None
         if self.selector in COMPACTING and self.budget is not None:
-            kept = _from(body, _recorded(entries))
-            new_cut = cut_at(kept, self.budget)
-            kept = _from(kept, new_cut)
-            hint = hint_at(body[: len(body) - len(kept)]) if self.selector == "summary" else ()
-            body = (*hint, *kept)
-        shown = opened(self._opening(opening), body, self.style)
-        return ModelContext(answerable(shown) if self.asking else shown, new_cut)
+            rest = _messages_from(body, _recorded_cut(entries))
+            new_cut = cut_at(rest, self.budget)
+            rest = _messages_from(rest, new_cut)
+            hint = hint_at(body[: len(body) - len(rest)]) if self.selector == "summary" else ()
+            body = (*hint, *rest)
+        messages = opened(self._opening(opening), body, self.style)
+        return ModelContext(answerable(messages) if self.asking else messages, new_cut)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if self.selector not in ("window", *COMPACTING) or not opening or not is_shown(opening[0]):
@@ -125,15 +130,19 @@ class ContextView:
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
 
 
-def _from(body: tuple[ContextMessage, ...], cut: int | None) -> tuple[ContextMessage, ...]:
-    """What stands from the entry `cut` on. A result stands where its call does, however late it came."""
+def _messages_from(body: tuple[ContextMessage, ...], cut: int | None) -> tuple[ContextMessage, ...]:
+    """Return the messages from the entry `cut` on. A result stays with its call, however late it came."""
     if cut is None:
         return body
-    own = ((place, one.ids[-1]) for place, one in enumerate(body) if one.ids and one.message["role"] != "tool")
-    return body[next((place for place, entry_id in own if entry_id >= cut), len(body)) :]
+    positions = (
+        (place, message.ids[-1])
+        for place, message in enumerate(body)
+        if message.ids and message.message["role"] != "tool"
+    )
+    return body[next((place for place, entry_id in positions if entry_id >= cut), len(body)) :]
 
 
-def _recorded(entries: Sequence[TapeEntry]) -> int | None:
+def _recorded_cut(entries: Sequence[TapeEntry]) -> int | None:
     data = [entry.payload.get("data") for entry in entries if entry.name == CUT]
-    cuts = [one.get("from") for one in data if isinstance(one, Mapping)]
+    cuts = [item.get("from") for item in data if isinstance(item, Mapping)]
     return max((cut for cut in cuts if type(cut) is int), default=None)

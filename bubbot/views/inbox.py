@@ -1,4 +1,4 @@
-"""What an inbox tape holds that no turn has finished."""
+"""The open inbounds and changes of an inbox tape."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ INBOUND_REFUSED = "inbox/refused"
 MOVED = "inbox/moved"
 INBOX_CHECKPOINT = "inbox/mark"
 JOBS = ("schedule/added", "schedule/changed")
-"""Events of schedules that hold what people wrote."""
+"""Events of schedules that contain texts of people."""
 NEWEST_LIMIT = 2_000
-"""Messages among which the newest of each chat is looked for."""
+"""Newest messages that are searched for the newest one of each chat."""
 
 
 def inbound_data(inbound: Inbound) -> JsonObject:
-    """An inbound as the data of its event. Half a surrogate pair, which no tape takes, is replaced."""
+    """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
     data: JsonObject = _storable({**asdict(inbound), "session": inbound.session})
     return data
 
@@ -44,7 +44,7 @@ def _storable(value: Any) -> Any:
 
 
 def inbound_from(data: JsonObject) -> Inbound:
-    """The inbound of an event's data; older entries lack the later fields."""
+    """Read an inbound from the data of its event; older entries lack the later fields."""
     quote = data.get("quote")
     return Inbound(
         channel=data["channel"],
@@ -75,29 +75,29 @@ def _attachments(items: Sequence[JsonObject]) -> tuple[Attachment, ...]:
 
 
 def _quote(data: JsonObject) -> Quote:
-    kept = {**data, "sender": _sender(data["sender"]), "attachments": _attachments(data["attachments"])}
-    return Quote(**kept)
+    values = {**data, "sender": _sender(data["sender"]), "attachments": _attachments(data["attachments"])}
+    return Quote(**values)
 
 
 _CHANGES: Mapping[str, type[Edit | Deletion | Reaction]] = {"edit": Edit, "deletion": Deletion, "reaction": Reaction}
-_HEARD = "inbound"
+_INBOUND_CHANGE = "inbound"
 
 
 def change_data(change: Edit | Deletion | Reaction | Inbound) -> JsonObject:
-    """A change as the data of its event; `what` names its kind."""
+    """Build the event data of a change; `what` names its kind."""
     data: JsonObject = _storable({"what": type(change).__name__.lower(), **asdict(change), "session": change.session})
     return data
 
 
 def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
-    """The change of an event's data."""
-    if data["what"] == _HEARD:
+    """Read a change from the data of its event."""
+    if data["what"] == _INBOUND_CHANGE:
         return inbound_from(data)
     kind = _CHANGES[data["what"]]
-    kept = {one.name: data[one.name] for one in fields(kind) if one.name in data}
-    if "sender" in kept:
-        kept["sender"] = _sender(kept["sender"])
-    return kind(**kept)
+    values = {item.name: data[item.name] for item in fields(kind) if item.name in data}
+    if "sender" in values:
+        values["sender"] = _sender(values["sender"])
+    return kind(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +108,38 @@ class OpenChangesView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """What the mark left open, and everything newer."""
+        """Read the open items of the mark, and everything newer."""
         return (
             TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=(MESSAGE_CHANGED, INBOUND_DONE)),
         )
 
     def fold(self, found: Found) -> tuple[TapeChange, ...]:
-        """Noted, less what is done."""
-        ended = {one for entry in found[0] if entry.name == INBOUND_DONE for one in entry.payload["data"]["inbounds"]}
+        """Return the noted changes that are not done."""
+        done_ids = {
+            inbound_id
+            for entry in found[0]
+            if entry.name == INBOUND_DONE
+            for inbound_id in entry.payload["data"]["inbounds"]
+        }
         return tuple(
             TapeChange(entry.id, change_from(entry.payload["data"]))
             for entry in found[0]
-            if entry.name == MESSAGE_CHANGED and not entry.erased and entry.id not in ended
+            if entry.name == MESSAGE_CHANGED and not entry.erased and entry.id not in done_ids
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMigrationsView:
-    """Where chats have gone."""
+    """The moves of chats to other ids."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Every move; there are few."""
+        """Read all moves; there are few."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(MOVED,)),)
 
     def fold(self, found: Found) -> dict[str, str]:
-        """From each id that a chat has had to the one it has now."""
+        """Map each earlier id of a chat to its current one."""
         moves: dict[str, str] = {}
         for entry in found[0]:
             if entry.erased:
@@ -147,43 +152,43 @@ class ChatMigrationsView:
 
 @dataclass(frozen=True, slots=True)
 class BackfillCursorView:
-    """The newest messages that were kept: see `BackfillCursor`, which lacks the people here."""
+    """The newest accepted messages: see `BackfillCursor`, here without the people."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """When the channel began; the newest messages, and with them what was changed."""
+        """Read when the channel began, and the newest messages and changes."""
         newest = TapeQuery(
             tape, kinds=(Kind.EVENT,), names=(RECEIVED, MESSAGE_CHANGED), newest=True, limit=NEWEST_LIMIT
         )
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(BEGAN,), newest=True, limit=1), newest)
 
     def fold(self, found: Found) -> BackfillCursor:
-        """The newest of each chat and thread."""
+        """Select the newest message of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
         began: JsonObject = next((entry.payload["data"] for entry in found[0] if not entry.erased), {})
-        heard = str(began.get("time", ""))
-        for entry in sorted(found[1], key=lambda one: one.id):
+        newest_time = str(began.get("time", ""))
+        for entry in sorted(found[1], key=lambda item: item.id):
             data = {} if entry.erased else entry.payload["data"]
-            if data.get("what", _HEARD) == _HEARD and data.get("message"):
+            if data.get("what", _INBOUND_CHANGE) == _INBOUND_CHANGE and data.get("message"):
                 newest[data["chat"], data["thread"]] = data["message"]
-                heard = max(heard, data["time"], key=_moment)
-        return BackfillCursor(newest, heard, since=heard_from(began))
+                newest_time = max(newest_time, data["time"], key=_seconds_of)
+        return BackfillCursor(newest, newest_time, since=heard_from(began))
 
 
 @dataclass(frozen=True, slots=True)
 class DirectChatView:
-    """The direct chat in which one of these people wrote last; None where none of the newest messages is one."""
+    """The newest message of one of these people in a direct chat; None if no recent one exists."""
 
     people: frozenset[str]
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest messages."""
+        """Read the newest messages."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=NEWEST_LIMIT),)
 
     def fold(self, found: Found) -> Inbound | None:
-        """The newest of theirs."""
+        """Return the first message that matches."""
         for entry in found[0]:
             if not entry.erased:
                 inbound = inbound_from(entry.payload["data"])
@@ -200,25 +205,25 @@ class RecentMessagesView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest messages; how many are looked at has a limit."""
+        """Read the newest messages, up to a limit."""
         kinds = (Kind.EVENT,)
         return (TapeQuery(tape, kinds=kinds, names=(RECEIVED,), since=self.since, newest=True, limit=NEWEST_LIMIT),)
 
     def fold(self, found: Found) -> tuple[Inbound, ...]:
-        """The messages that people sent."""
-        entries = sorted((one for one in found[0] if not one.erased), key=lambda one: one.id)
+        """Return the messages that people sent."""
+        entries = sorted((item for item in found[0] if not item.erased), key=lambda item: item.id)
         inbounds = (inbound_from(entry.payload["data"]) for entry in entries)
-        return tuple(one for one in inbounds if one.origin == "human")
+        return tuple(item for item in inbounds if item.origin == "human")
 
 
 def heard_from(began: JsonObject) -> str:
-    """The time from which on a restored channel listens; empty for one that was never restored."""
+    """Return the time from which on a restored channel listens; empty for one that was never restored."""
     return str(began["time"]) if began.get("restored") else ""
 
 
-def _moment(time: str) -> float:
-    found = moment(time)
-    return found.timestamp() if found else 0.0
+def _seconds_of(time: str) -> float:
+    instant = moment(time)
+    return instant.timestamp() if instant else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +234,12 @@ class InboxView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """What the mark left open, and everything newer."""
+        """Read the open items of the mark, and everything newer."""
         names = (RECEIVED, INBOUND_INTERRUPTED, INBOUND_DONE)
         return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
     def fold(self, found: Found) -> tuple[AcceptedInbound, ...]:
-        """Received, less what is done; each with the number of turns that were cut off, and the last of them."""
+        """Return the inbounds that are not done, each with its number of interrupted turns and the last of them."""
         received: dict[int, Inbound] = {}
         attempts = {item["id"]: int(item["attempts"]) for item in self.mark.open}
         turns = {item["id"]: str(item.get("turn", "")) for item in self.mark.open}
@@ -259,13 +264,13 @@ class InboxView:
 
 @dataclass(frozen=True, slots=True)
 class SessionTraceView:
-    """The entries of an inbox or outbox tape that hold text of one session: what an erasure has to reach."""
+    """The entries of an inbox or outbox tape with text of one session: those that an erasure has to reach."""
 
     session: str
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Every event that carries a session id."""
+        """Read every event with a session id."""
         return (
             TapeQuery(
                 tape,
@@ -283,7 +288,7 @@ class SessionTraceView:
         )
 
     def fold(self, found: Found) -> tuple[int, ...]:
-        """Their ids."""
+        """Return the ids of the session's entries."""
         return tuple(
             entry.id for entry in found[0] if not entry.erased and entry.payload["data"].get("session") == self.session
         )

@@ -1,4 +1,4 @@
-"""Memory as it is read: the newest sealed zone, its versions, and the block that the model is shown."""
+"""Reading of memory: the newest sealed zone, its versions, and the block that the model is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HINTS = (
 
 @dataclass(frozen=True, slots=True)
 class DailyNote:
-    """The note of one day (`date`: YYYY-MM-DD). `updated_at` is ISO 8601, or empty where unknown."""
+    """The note of one day (`date`: YYYY-MM-DD). `updated_at` is ISO 8601, or empty if unknown."""
 
     date: str
     content: str
@@ -40,10 +40,14 @@ class DailyNote:
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """One version of memory. `dailies` ascend, one for each day.
+    """One version of memory.
 
-    `seal_id` is the entry that sealed the version, 0 where the tape has no memory zone. `version` is 0 there,
-    and where an imported zone does not say which one it is.
+    Attributes:
+        version: its number; 0 if the tape has no memory zone, or an imported zone has no number.
+        long_term: the long-term text.
+        long_term_updated_at: ISO 8601, or empty if unknown.
+        dailies: ascending, one for each day.
+        seal_id: the entry that sealed the version; 0 if the tape has no memory zone.
     """
 
     version: int = 0
@@ -54,17 +58,17 @@ class MemorySnapshot:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is remembered."""
+        """True if nothing is remembered."""
         return not (self.long_term or self.dailies)
 
     def same_content(self, other: MemorySnapshot) -> bool:
-        """Whether both remember the same; version and times never count."""
+        """Return true if both remember the same; version and times do not count."""
         return self.long_term == other.long_term and _contents(self.dailies) == _contents(other.dailies)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryVersion:
-    """A version that was sealed: its number, the entry id of the seal, and when."""
+    """A sealed version: its number, the entry id of the seal, and its date."""
 
     version: int
     seal_id: int
@@ -73,58 +77,58 @@ class MemoryVersion:
 
 @dataclass(frozen=True, slots=True)
 class MemoryView:
-    """The newest sealed version; an empty snapshot where there is none.
+    """The newest sealed version; an empty snapshot without one.
 
-    What cannot be read (imports: a content that is not text, a date that is none, an event of another name) is
-    left out. Several notes of one day are joined; of several long-term texts the last one counts.
+    Unreadable parts are left out (imports: a content that is not text, an invalid date, an event of another name).
+    Several notes of one day are joined; of several long-term texts the last one counts.
     """
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest zone, through the index of anchor names."""
+        """Read the newest zone, through the index of anchor names."""
         return (TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), _KINDS, _NAMES, missing="empty"),)
 
     def fold(self, found: Found) -> MemorySnapshot:
-        """The newest zone as a snapshot."""
+        """Return the newest zone as a snapshot."""
         zones = list(_zones(found[0]))
         return zones[-1] if zones else MemorySnapshot()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryVersionsView:
-    """Every version that was sealed, newest first; seals that do not name a version are left out."""
+    """All sealed versions, newest first; seals without a version are left out."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The seals."""
+        """Read the seals."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(MEMORY_SEAL,), newest=True),)
 
     def fold(self, found: Found) -> tuple[MemoryVersion, ...]:
-        """The seals as versions."""
+        """Return the seals as versions."""
         return tuple(MemoryVersion(_version(seal), seal.id, seal.date) for seal in found[0] if _version(seal))
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryVersionView:
-    """One version by its number (the newest of that number), or None. `span` says where on the tape to look."""
+    """One version by its number (the newest of that number), or None. `span` is the part of the tape to search."""
 
     version: int
     span: Span = (1, None)
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The memory entries of the span."""
+        """Read the memory entries of the span."""
         return (TapeQuery(tape, IdRanges((self.span,)), _KINDS, _NAMES),)
 
     def fold(self, found: Found) -> MemorySnapshot | None:
-        """The zone of that version."""
+        """Return the zone of that version."""
         return next((zone for zone in reversed(list(_zones(found[0]))) if zone.version == self.version), None)
 
 
 def iso_day(text: object) -> str | None:
-    """The date that an ISO 8601 text names, as YYYY-MM-DD, or None."""
+    """Return the date of an ISO 8601 text, as YYYY-MM-DD, or None."""
     if not isinstance(text, str):
         return None
     try:
@@ -134,58 +138,58 @@ def iso_day(text: object) -> str | None:
 
 
 def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tuple[str, str]]:
-    """Find where and what: long-term memory, then the notes from `since` on, newest day first.
+    """Find titles and texts: long-term memory, then the notes from `since` on, newest day first.
 
-    With a query only the lines that it finds, as search does: exact after NFKC and casefold, a date too; if there is
-    none, every word of it, in any order, with spelling mistakes and accents forgiven. All lines of a text if the query
-    runs over several of them. Notes of a day that the query names are looked at however old they are.
+    With a query, only the lines that match, as in search: exact after NFKC and casefold, also by date; else every word
+    of the query, in any order, with spelling mistakes and accents allowed. If the query spans several lines, all lines
+    of that text. Notes of a day that the query names are searched however old they are.
     """
     first, needle = since.isoformat(), fold_text(query).strip()
-    notes = [one for one in reversed(snapshot.dailies) if one.date >= first or one.date in needle]
+    notes = [note for note in reversed(snapshot.dailies) if note.date >= first or note.date in needle]
     places = [("Long-term memory", "", snapshot.long_term)]
     places += [(f"Notes of {note.date}", note.date, note.content) for note in notes]
     places = [place for place in places if place[2]]
     exact = [
-        (place, text if needle in day else _matching(text, needle))
+        (place, text if needle in day else _matching_lines(text, needle))
         for place, day, text in places
         if needle in day or needle in fold_text(text)
     ]
     if exact or not needle:
         return exact
-    return [(place, found) for place, day, text in places if (found := _spelled_lines(text, day, needle))]
+    return [(place, lines) for place, day, text in places if (lines := _spelled_lines(text, day, needle))]
 
 
 def memory_block(snapshot: MemorySnapshot, *, today: date, recent_days: int = 7, limit: int = SECTION_LIMIT) -> str:
-    """The `<memory>` block of the system prompt: hints, long-term memory, today's notes, recent notes.
+    """Build the `<memory>` block of the system prompt: hints, long-term memory, today's notes, recent notes.
 
-    Recent are the `recent_days` days before today, newest first. The block is the same as long as day and
-    version are. A section is cut after `limit` characters (today's notes: before the last ones) and says so;
-    what looks like a tag of the prompt or a heading is escaped, so that no note can end or begin a part of it.
+    Recent are the `recent_days` days before today, newest first. The block is equal for equal day and version. A
+    section is cut after `limit` characters (today's notes: before the last ones) and says so; text that looks like a
+    tag of the prompt or a heading is escaped, so that no note can end or begin a part of it.
     """
     day, first = today.isoformat(), (today - timedelta(days=recent_days)).isoformat()
     present = "\n".join(note_text(note.content) for note in snapshot.dailies if note.date == day)
     ahead = [note for note in snapshot.dailies if note.date > day]
     recent = [note for note in reversed(snapshot.dailies) if first <= note.date < day]
     sections = (
-        ("Long-term memory", _fitted(note_text(snapshot.long_term), limit)),
-        ("Today's notes", _fitted(present, limit, newest_last=True)),
-        ("Notes of days to come", _dated(ahead, limit)),
-        ("Recent notes", _dated(recent, limit)),
+        ("Long-term memory", _fit(note_text(snapshot.long_term), limit)),
+        ("Today's notes", _fit(present, limit, newest_last=True)),
+        ("Notes of days to come", _dated_notes(ahead, limit)),
+        ("Recent notes", _dated_notes(recent, limit)),
     )
     body = "\n\n".join([_HINTS, *(f"## {title}\n{text}" for title, text in sections if text)])
     return f"<memory>\n{body}\n</memory>"
 
 
-def _dated(notes: Sequence[DailyNote], limit: int) -> str:
+def _dated_notes(notes: Sequence[DailyNote], limit: int) -> str:
     """Write notes below their dates, cut after `limit` characters."""
-    return _fitted("\n\n".join(f"### {note.date}\n{note_text(note.content)}" for note in notes), limit)
+    return _fit("\n\n".join(f"### {note.date}\n{note_text(note.content)}" for note in notes), limit)
 
 
 def memory_markdown(snapshot: MemorySnapshot) -> str:
     """Build a Markdown page of everything remembered, newest day first.
 
-    A line of a text that reads like one of the page's own headings begins with a backslash, which Markdown does not show
-    and `plain_headings` takes away: so an import puts every text where it was.
+    A line of a text that reads like one of the page's own headings begins with a backslash, which Markdown does not
+    show and `plain_headings` removes: so an import restores every text.
     """
     if snapshot.empty:
         return "# Memory\n\nNothing is remembered.\n"
@@ -199,7 +203,7 @@ def memory_markdown(snapshot: MemorySnapshot) -> str:
 
 
 def plain_headings(text: str) -> str:
-    """Undo what `memory_markdown` did to lines that read like its headings."""
+    """Undo the escapes of `memory_markdown` in lines that read like its headings."""
     return _HEADING.sub(lambda line: line[0].removeprefix("\\"), text)
 
 
@@ -208,7 +212,7 @@ def _escaped_headings(text: str) -> str:
 
 
 def _zones(entries: Sequence[TapeEntry]) -> Iterator[MemorySnapshot]:
-    """The sealed zones among ascending entries; an opening without a seal and a seal without one are passed over."""
+    """Yield the sealed zones of ascending entries; skip an opening without a seal and a seal without an opening."""
     opening: TapeEntry | None = None
     notes: list[TapeEntry] = []
     for entry in entries:
@@ -230,34 +234,34 @@ def _snapshot(opening: TapeEntry, notes: Sequence[TapeEntry], seal: TapeEntry) -
         if entry.name == LONG_TERM and content is not None:
             snapshot = replace(snapshot, long_term=content, long_term_updated_at=updated_at or "")
         elif entry.name == DAILY and content and day:
-            known = days.get(day)
-            joined = f"{known.content}\n{content}" if known else content
-            days[day] = DailyNote(day, joined, updated_at or (known.updated_at if known else ""))
+            earlier = days.get(day)
+            joined = f"{earlier.content}\n{content}" if earlier else content
+            days[day] = DailyNote(day, joined, updated_at or (earlier.updated_at if earlier else ""))
     return replace(snapshot, dailies=tuple(days[day] for day in sorted(days)))
 
 
 def _version(anchor: TapeEntry) -> int:
-    """The version an anchor of memory names; 0 where it names none."""
+    """Return the version in a memory anchor; 0 if it has none."""
     number = _object(anchor, "state").get("version")
     return number if type(number) is int and number > 0 else 0
 
 
 def _object(entry: TapeEntry, field: str) -> Mapping[str, Any]:
-    found = entry.payload.get(field)
-    return found if isinstance(found, Mapping) else {}
+    value = entry.payload.get(field)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(data: Mapping[str, Any], field: str) -> str | None:
-    found = data.get(field)
-    return found if isinstance(found, str) else None
+    value = data.get(field)
+    return value if isinstance(value, str) else None
 
 
 def _contents(dailies: Sequence[DailyNote]) -> list[tuple[str, str]]:
     return [(note.date, note.content) for note in dailies]
 
 
-def _matching(text: str, needle: str) -> str:
-    """The lines that contain the needle, or the whole text where no single line does."""
+def _matching_lines(text: str, needle: str) -> str:
+    """Return the lines that contain the needle, or the whole text if no single line does."""
     return "\n".join(line for line in text.splitlines() if needle in fold_text(line)) or text
 
 
@@ -272,15 +276,15 @@ def _spelled_lines(text: str, day: str, needle: str) -> str:
     return text if misspelt(needle, {0: f"{fold_text(text)} {day}"}) else ""
 
 
-def _fitted(text: str, limit: int, *, newest_last: bool = False) -> str:
-    """The text, or its first (last) whole lines within the limit and a line that says how much is missing."""
+def _fit(text: str, limit: int, *, newest_last: bool = False) -> str:
+    """Return the text, or its first (last) whole lines within the limit and a line that says how much is missing."""
     if len(text) <= limit:
         return text
     if newest_last:
         cut = text[len(text) - limit :]
-        kept = cut.partition("\n")[2] or cut
+        rest = cut.partition("\n")[2] or cut
     else:
         cut = text[:limit]
-        kept = cut.rpartition("\n")[0] or cut
-    missing = f"[{len(text) - len(kept)} more characters are not shown here; `memory.recall` finds them]"
-    return f"{missing}\n{kept}" if newest_last else f"{kept}\n{missing}"
+        rest = cut.rpartition("\n")[0] or cut
+    missing = f"[{len(text) - len(rest)} more characters are not shown here; `memory.recall` finds them]"
+    return f"{missing}\n{rest}" if newest_last else f"{rest}\n{missing}"

@@ -1,4 +1,4 @@
-"""Which model a session was switched to."""
+"""The model that a session was switched to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ SWITCHED = "model/switched"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoiceView:
-    """The name of the model that the session was switched to last; empty where it never was."""
+    """The name of the model that the session was last switched to; empty without a switch."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest switch, through the name index."""
+        """Read the newest switch, through the name index."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SWITCHED,), newest=True, limit=1),)
 
     def fold(self, found: Found) -> str:
-        """The name."""
         return str(found[0][0].payload["data"]["model"]) if found[0] else ""

@@ -1,4 +1,4 @@
-"""What an outbox tape holds that has not reached the platform."""
+"""The undelivered messages of an outbox tape."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ PREVIEW_BEGIN = "outbox/preview-begin"
 PREVIEW_END = "outbox/preview-end"
 OUTBOX_CHECKPOINT = "outbox/mark"
 SENT_LIMIT = 500
-"""Receipts among which a message is looked for."""
+"""Newest receipts that are searched for a message."""
 PREVIEW_LIMIT = 500
-"""Newest facts among which previews without an answer are looked for."""
+"""Newest facts that are searched for previews without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """An intended message: its id on the outbox tape, its session, the turn it comes from, its parts.
+    """An intended message.
 
-    `sent` are the places of the parts that have a receipt; `inbound` the id of the first message it answers, 0 where
-    it answers none; `date` when it was merged, ISO 8601.
+    Attributes:
+        id: on the outbox tape.
+        session: of the turn.
+        turn: the message comes from this turn.
+        parts: in sending order.
+        sent: the places of the parts that have a receipt.
+        inbound: the id of the first message that it answers; 0 if it answers none.
+        date: when it was merged, ISO 8601.
     """
 
     id: int
@@ -42,12 +48,12 @@ class OutboxMessage:
 
 
 def intent_data(session: str, turn: str, parts: tuple[MessagePart, ...], inbound: int = 0) -> JsonObject:
-    """An intent as the data of its event."""
+    """Build the event data of an intent."""
     return {"session": session, "turn": turn, "parts": [part_data(part) for part in parts], "inbound": inbound}
 
 
 def intent_from(entry: TapeEntry) -> OutboxMessage:
-    """The intent of an event."""
+    """Read an intent from its event."""
     data = entry.payload["data"]
     parts = tuple(part_from(part) for part in data["parts"])
     return OutboxMessage(
@@ -56,12 +62,12 @@ def intent_from(entry: TapeEntry) -> OutboxMessage:
 
 
 def part_data(part: MessagePart) -> JsonObject:
-    """A part as it is stored; what it does not have is left out."""
+    """Build the stored form of a part, without empty fields."""
     return {key: value for key, value in asdict(part).items() if value or key in ("chat", "text")}
 
 
 def part_from(data: JsonObject) -> MessagePart:
-    """A part of an intent's data; what it does not have is left out there."""
+    """Read a part of an intent's data, which has no empty fields."""
     file = data.get("file")
     return MessagePart(**{**data, "file": OutboundFile(**file) if file else None})
 
@@ -73,9 +79,9 @@ class LiveMessage:
     Attributes:
         inbound: the id of the first inbound that it answers.
         session: the session of that inbound.
-        message: the platform's id of the message; empty until the platform has told it.
-        chat: the chat in which the message stands; empty on tapes of earlier versions, which did not store it.
-        part: what was sent first, as it was sent; None on tapes of earlier versions.
+        message: the platform's id of the message; empty until the platform has returned it.
+        chat: the chat that contains the message; empty on tapes of earlier versions, which did not store it.
+        part: the first version that was sent, as it was sent; None on tapes of earlier versions.
         date: when that was about to be sent, ISO 8601.
     """
 
@@ -95,95 +101,95 @@ class LiveMessageView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """One indexed look-up."""
+        """Read the facts, by one indexed look-up."""
         return (TapeQuery(tape, keys=(preview_begin_key(self.inbound), preview_key(self.inbound))),)
 
     def fold(self, found: Found) -> LiveMessage | None:
-        """The message, with its id if that is known."""
+        """Return the message, with its id if that is known."""
         return _live_messages(found[0]).get(self.inbound)
 
 
 @dataclass(frozen=True, slots=True)
 class UnansweredLiveMessagesView:
-    """The newest messages that show an answer and to which no answer was intended yet, oldest first."""
+    """The newest messages that show an answer and have no intended answer yet, oldest first."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest facts about previews and answers: an answer is always intended after its preview began."""
+        """Read the newest facts about previews and answers: an answer is always intended after its preview began."""
         names = (PREVIEW_BEGIN, PREVIEW, PREVIEW_END, INTENT)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=PREVIEW_LIMIT),)
 
     def fold(self, found: Found) -> tuple[LiveMessage, ...]:
-        """Those that have neither an intent nor an end. Earlier versions recorded no beginning: theirs are left out."""
+        """Return those without an intent and an end. Earlier versions recorded no beginning: theirs are left out."""
         entries = [entry for entry in found[0] if not entry.erased]
-        ended = {entry.payload["data"].get("inbound", 0) for entry in entries if entry.name in (INTENT, PREVIEW_END)}
+        answered = {entry.payload["data"].get("inbound", 0) for entry in entries if entry.name in (INTENT, PREVIEW_END)}
         live = sorted(_live_messages(entries).items())
-        return tuple(one for inbound, one in live if inbound not in ended and one.part is not None)
+        return tuple(message for inbound, message in live if inbound not in answered and message.part is not None)
 
 
 def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
-    """The messages that these facts are about, by inbound."""
-    found: dict[int, LiveMessage] = {}
+    """Collect the messages in these facts, by inbound."""
+    messages: dict[int, LiveMessage] = {}
     for entry in entries:
         if entry.erased or entry.name not in (PREVIEW_BEGIN, PREVIEW):
             continue
         data = entry.payload["data"]
-        live = found.get(data["inbound"], LiveMessage(data["inbound"], data["session"]))
+        live = messages.get(data["inbound"], LiveMessage(data["inbound"], data["session"]))
         if entry.name == PREVIEW_BEGIN:
             live = replace(live, part=part_from(data["part"]), date=entry.date or "")
         else:
             live = replace(live, message=str(data["message"]), chat=str(data.get("chat", "")))
-        found[live.inbound] = live
-    return found
+        messages[live.inbound] = live
+    return messages
 
 
 @dataclass(frozen=True, slots=True)
 class OtherLiveMessageView:
-    """Whether the platform's id of a message is that of the newest messages that show answers to other inbounds."""
+    """True if this platform id is among the newest messages that show answers to other inbounds."""
 
     message: str
     inbound: int
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest messages that showed an answer."""
+        """Read the newest messages that showed an answer."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(PREVIEW,), newest=True, limit=SENT_LIMIT),)
 
     def fold(self, found: Found) -> bool:
-        """Whether it is there."""
-        told = [entry.payload["data"] for entry in found[0] if not entry.erased]
-        return any(data["message"] == self.message and data["inbound"] != self.inbound for data in told)
+        """Return true if the id is among them."""
+        previews = [entry.payload["data"] for entry in found[0] if not entry.erased]
+        return any(data["message"] == self.message and data["inbound"] != self.inbound for data in previews)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptView:
-    """Whether the platform's id of a message is among the newest receipts."""
+    """True if this platform id is among the newest receipts."""
 
     message: str
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest receipts."""
+        """Read the newest receipts."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=SENT_LIMIT),)
 
     def fold(self, found: Found) -> bool:
-        """Whether it is there."""
+        """Return true if the id is among them."""
         return any(entry.payload["data"]["external_id"] == self.message for entry in found[0] if not entry.erased)
 
 
 def preview_key(inbound: int) -> str:
-    """The key of the fact that an answer is shown while it is written."""
+    """Return the key of the fact that an answer is shown while it is written."""
     return f"preview:{inbound}"
 
 
 def preview_begin_key(inbound: int) -> str:
-    """The key of the fact that such a message is about to be sent."""
+    """Return the key of the fact that such a message is about to be sent."""
     return f"preview-begin:{inbound}"
 
 
 def preview_end_key(inbound: int) -> str:
-    """The key of the fact that such a message will not become an answer, and does not look like one under way."""
+    """Return the key of the fact that such a message will not become an answer, and no longer looks unfinished."""
     return f"preview-end:{inbound}"
 
 
@@ -195,12 +201,12 @@ class OutboxView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """What the mark left open, and everything newer."""
+        """Read the open items of the mark, and everything newer."""
         names = (INTENT, RECEIPT, DELIVERY_ABANDONED)
         return (TapeQuery(tape, IdRanges(self.mark.spans()), kinds=(Kind.EVENT,), names=names),)
 
     def fold(self, found: Found) -> tuple[OutboxMessage, ...]:
-        """Intents that have a part without a receipt and were not ended."""
+        """Return the intents with a part without a receipt, except abandoned ones."""
         intents: dict[int, OutboxMessage] = {}
         sent: dict[int, set[int]] = {item["id"]: set(item["sent"]) for item in self.mark.open}
         ended: set[int] = set()
@@ -215,7 +221,7 @@ class OutboxView:
             elif entry.name == DELIVERY_ABANDONED:
                 ended.add(data["intent"])
         return tuple(
-            replace(one, sent=frozenset(sent.get(one.id, ())))
-            for one in intents.values()
-            if one.id not in ended and len(sent.get(one.id, ())) < len(one.parts)
+            replace(message, sent=frozenset(sent.get(message.id, ())))
+            for message in intents.values()
+            if message.id not in ended and len(sent.get(message.id, ())) < len(message.parts)
         )

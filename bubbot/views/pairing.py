@@ -1,4 +1,4 @@
-"""Tool calls with their results, in the form that any provider takes."""
+"""Tool calls with their results, in a form that any provider accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass
 class PairedCall:
-    """A call as a provider takes it, and its result. `id` is unique in its context; `source` the result's entry."""
+    """A call in a provider's form, and its result. `id` is unique in its context; `source` the result's entry."""
 
     id: str
     name: str
@@ -29,16 +29,16 @@ class PairedCall:
     source: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The call in the assistant's message."""
+        """Build the call for the assistant's message."""
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 
 def paired(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, list[PairedCall]]:
-    """The calls of every `tool_call` entry with their results, by entry id.
+    """Match the calls of every `tool_call` entry with their results; return them by entry id.
 
-    A result goes to the newest entry with a call of its id that lacks one, to the first such call there; a
-    result without an id (imported tapes) by its position to the call entry just before it. Results in `hidden`
-    entries are replaced by a word that says so.
+    A result goes to the newest entry with a call of its id that lacks one, to the first such call there; a result
+    without an id (imported tapes) by its position to the call entry just before it. Results in `hidden` entries are
+    replaced by a text that says so.
     """
     table = _CallTable()
     for entry in entries:
@@ -51,7 +51,7 @@ def paired(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, 
 
 
 class _CallTable:
-    """The calls met so far; `_waiting` those without a result, by the id on the tape, newest entry last."""
+    """The calls so far; `_waiting` has those without a result, by the id on the tape, newest entry last."""
 
     def __init__(self) -> None:
         self.exchanges: dict[int, list[PairedCall]] = {}
@@ -62,24 +62,24 @@ class _CallTable:
     def ask(self, entry: TapeEntry) -> None:
         own: dict[str, list[PairedCall]] = {}
         self._newest = self.exchanges[entry.id] = []
-        if (asked := entry.made.get("calls")) is None:
-            asked = entry.made["calls"] = _asked(entry)
-        for place, given, name, arguments in asked:
-            made = PairedCall(self._unique(given, f"{entry.id}_{place}"), name, arguments)
-            self._newest.append(made)
-            if _is_id(given):
-                own.setdefault(given, []).append(made)
-        for given, calls in own.items():
-            self._waiting.setdefault(given, []).append(calls)
+        if (calls_read := entry.made.get("calls")) is None:
+            calls_read = entry.made["calls"] = _parse_calls(entry)
+        for place, call_id, name, arguments in calls_read:
+            call = PairedCall(self._unique_id(call_id, f"{entry.id}_{place}"), name, arguments)
+            self._newest.append(call)
+            if _is_id(call_id):
+                own.setdefault(call_id, []).append(call)
+        for call_id, calls in own.items():
+            self._waiting.setdefault(call_id, []).append(calls)
 
     def answer(self, place: int, result: Any, text: str, source: int) -> None:
-        given = result.get("tool_call_id") if isinstance(result, Mapping) else None
-        found = self._by_id(given) if _is_id(given) else self._by_place(place)
-        if found is not None:
-            found.result, found.source = text, source
+        call_id = result.get("tool_call_id") if isinstance(result, Mapping) else None
+        call = self._by_id(call_id) if _is_id(call_id) else self._by_place(place)
+        if call is not None:
+            call.result, call.source = text, source
 
-    def _by_id(self, given: str) -> PairedCall | None:
-        groups = self._waiting.get(given, [])
+    def _by_id(self, call_id: str) -> PairedCall | None:
+        groups = self._waiting.get(call_id, [])
         while groups:
             lacking = [call for call in groups[-1] if not call.source]
             if lacking:
@@ -93,32 +93,32 @@ class _CallTable:
             return self._newest[place]
         return lacking[0] if lacking else None
 
-    def _unique(self, given: Any, place: str) -> str:
-        """The id on the tape; where there is none, or a context has it already, one made of its place."""
-        found = given if _is_id(given) else f"call_{place}"
-        while found in self._ids:
-            found = f"{found}_{place}"
-        self._ids.add(found)
-        return found
+    def _unique_id(self, call_id: Any, place: str) -> str:
+        """Return the id on the tape, or one made of its place if it is missing or already used in the context."""
+        unique_id = call_id if _is_id(call_id) else f"call_{place}"
+        while unique_id in self._ids:
+            unique_id = f"{unique_id}_{place}"
+        self._ids.add(unique_id)
+        return unique_id
 
 
-def _asked(entry: TapeEntry) -> list[tuple[int, Any, str, str]]:
-    """The calls of an entry: place, id, name, arguments."""
+def _parse_calls(entry: TapeEntry) -> list[tuple[int, Any, str, str]]:
+    """Return the calls of an entry: place, id, name, arguments."""
     calls = enumerate(_items(entry, "calls"))
     return [(place, call.get("id"), *_function(call)) for place, call in calls if isinstance(call, Mapping)]
 
 
-def _is_id(given: Any) -> TypeGuard[str]:
-    return isinstance(given, str) and bool(given)
+def _is_id(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and bool(value)
 
 
 def _items(entry: TapeEntry, name: str) -> tuple[Any, ...]:
-    found = entry.payload.get(name)
-    return found if isinstance(found, tuple) else ()
+    value = entry.payload.get(name)
+    return value if isinstance(value, tuple) else ()
 
 
 def _function(call: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and arguments as providers take them: a plain word, and the text of a JSON object."""
+    """Return name and arguments as providers accept them: a plain word, and the text of a JSON object."""
     function = call.get("function")
     if not isinstance(function, Mapping):
         return "unknown", "{}"
@@ -127,16 +127,16 @@ def _function(call: Mapping[str, Any]) -> tuple[str, str]:
     return plain or "unknown", _arguments(function.get("arguments"))
 
 
-def _arguments(given: Any) -> str:
-    if isinstance(given, Mapping):
-        return encode(given)
-    if not isinstance(given, str) or not given.strip():
+def _arguments(arguments: Any) -> str:
+    if isinstance(arguments, Mapping):
+        return encode(arguments)
+    if not isinstance(arguments, str) or not arguments.strip():
         return "{}"
     try:
-        fits = isinstance(json.loads(given), dict)
+        fits = isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         fits = False
-    return given if fits else encode({"not_json": given})
+    return arguments if fits else encode({"not_json": arguments})
 
 
 def _text(result: Any) -> str:

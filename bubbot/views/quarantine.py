@@ -1,4 +1,4 @@
-"""Whether a home that was made of a backup has been released."""
+"""The quarantine of a home that was restored from a backup, until its release."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELEASED = "home/released"
 
 @dataclass(frozen=True, slots=True)
 class RestoreFact:
-    """The fact that a home was made of a backup: its id, the name of the backup, and when that was made."""
+    """The fact that a home was restored: its id, the name of the backup, and when that was made."""
 
     id: int
     backup: str
@@ -23,16 +23,16 @@ class RestoreFact:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineView:
-    """The restore that was not released yet; None where there is none."""
+    """The restore that was not released yet; None if there is none."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """One indexed look-up."""
+        """Read the newest fact, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESTORED, RELEASED), newest=True, limit=1),)
 
     def fold(self, found: Found) -> RestoreFact | None:
-        """The newest fact decides."""
+        """Return the restore if it is the newest fact."""
         for entry in found[0]:
             if entry.name == RESTORED:
                 data = entry.payload["data"]

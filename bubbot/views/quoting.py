@@ -1,8 +1,8 @@
-"""Words of people stay words: how texts, names and quotes are written so that they look like nothing else.
+"""Safe quoting: people's texts, names and quotes are written so that they cannot be mistaken for the bot's own marks.
 
-What a model reads is made of marks of ours (`[2026-11-21 20:21]`, `Ann (#1):`, `[in reply to you: "…"]`,
-`[corrects #7]`, `[file …]`, `<memory>`, `## Today's notes`) and of what people wrote. Our marks stand at the beginning
-of a message or a line, so nothing of a person's may begin one that could be taken for a mark.
+A model reads marks of the bot (`[2026-11-21 20:21]`, `Ann (#1):`, `[in reply to you: "…"]`, `[corrects #7]`,
+`[file …]`, `<memory>`, `## Today's notes`) and texts of people. The marks stand at the beginning of a message or a
+line, so no text of a person may begin one that could be mistaken for a mark.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ import re
 import unicodedata
 
 MAX_SHOWN_NAME = 64
-"""Characters of a shown name."""
+"""Characters of a display name."""
 INDENT = "    "
-"""Stands before the further lines of what one of several people wrote."""
+"""The prefix of the further lines of a message in a chat of several people."""
 PROMPT_TAGS = ("memory", "runtimecontract", "command")
 """The tags of the prompt, without the signs between their words."""
 
 _BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SQUARE = "【】〔〕〖〗〘〙〚〛⁅⁆⟦⟧⟬⟭⦋⦌⦍⦎⦏⦐❲❳⸢⸣⸤⸥「」｢｣⌈⌉⌊⌋⎡⎣⎤⎦⹕⹖⹗⹘"
-"""Brackets that look square and are other characters."""
+"""Other characters that look like square brackets."""
 _ANGLED = "<＜﹤‹〈〈⟨ᐸ˂❮❰⧼≺"
 _TAG = re.compile(f"[{_ANGLED}](?=([^{_ANGLED}]{{0,48}}))")
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and signs that show nothing."""
+"""Letters and signs that are invisible."""
 _NAME_MARKS = "♯⋕꞉∶ː˸։׃܃܄⁚ꓽ︓﹕"
-"""Characters that look like the `#` and `:` of a shown name's frame, and are not turned into them by NFKC."""
+"""Characters that look like the `#` and `:` around a display name, and that NFKC does not turn into them."""
 
 
 def people_text(text: str, indent: str = "") -> str:
-    """Write what a person said so that no line of it looks like a mark of ours.
+    """Write a person's text so that no line of it looks like a mark of the bot.
 
-    Args:
-        indent: stands before every line but the first.
+    `indent` stands before every line but the first.
     """
     if text.isascii() and "[" not in text and "<" not in text and not indent:
         return _BREAK.sub("\n", text)
@@ -48,32 +47,32 @@ def indented(text: str, indent: str = INDENT) -> str:
 
 
 def note_text(text: str) -> str:
-    """Write a text for the memory block: as `people_text`, and no line of it is a heading."""
+    """Write a text for the memory block: as `people_text`, and without headings."""
     lines = people_text(text).split("\n")
     return "\n".join(f"\\{line}" if _first_visible(line) == "#" else line for line in lines)
 
 
 def escape_tags(text: str) -> str:
-    """Escape what begins a tag of the prompt, whatever its letters are made of."""
-    return _TAG.sub(lambda found: "&lt;" if _is_tag(found[1]) else found[0], text)
+    """Escape the beginnings of prompt tags, in any look-alike letters."""
+    return _TAG.sub(lambda match: "&lt;" if _is_tag(match[1]) else match[0], text)
 
 
 def shown_name(name: str) -> str:
     """Write a name on one line, without control, bidirectional and bracket characters, `#` and `:`."""
-    kept = [char for char in unicodedata.normalize("NFKC", name) if _is_name_char(char)]
-    return " ".join("".join(kept).split())[:MAX_SHOWN_NAME].strip()
+    chars = [char for char in unicodedata.normalize("NFKC", name) if _is_name_char(char)]
+    return " ".join("".join(chars).split())[:MAX_SHOWN_NAME].strip()
 
 
 def label(text: str, limit: int) -> str:
     """Write a text on one line for use within brackets, which it cannot close; cut to `limit` characters."""
-    kept = "".join(_label_char(char) for char in text)
-    return " ".join(kept.split())[:limit].strip()
+    chars = "".join(_label_char(char) for char in text)
+    return " ".join(chars.split())[:limit].strip()
 
 
 def field(text: str, limit: int) -> str:
     """Write a text as one of several fields within brackets: it can neither close them nor begin another field.
 
-    A file name, a media type or a note of a platform.
+    For a file name, a media type or a note of a platform.
     """
     return "".join("," if unicodedata.normalize("NFKC", char) == ";" else char for char in label(text, limit))
 
@@ -90,11 +89,11 @@ def _escaped_line(line: str) -> str:
 
 
 def _first_visible(line: str) -> str:
-    """Return the first character that shows anything, as NFKC has it; empty for a blank line."""
+    """Return the first visible character, as NFKC has it; empty for a blank line."""
     for char in line:
-        for one in unicodedata.normalize("NFKC", char):
-            if not _is_invisible(one):
-                return one
+        for normal in unicodedata.normalize("NFKC", char):
+            if not _is_invisible(normal):
+                return normal
     return ""
 
 
@@ -116,7 +115,7 @@ def _is_name_char(char: str) -> bool:
 
 def _label_char(char: str) -> str:
     category, plain = unicodedata.category(char), unicodedata.normalize("NFKC", char)
-    if char in _SQUARE or char in _ANGLED or any(one in "[]<>" for one in plain):
+    if char in _SQUARE or char in _ANGLED or any(part in "[]<>" for part in plain):
         return "_"
     if category in ("Cf", "Cs"):
         return ""
@@ -127,7 +126,7 @@ def _quoted_char(char: str) -> str:
     if char.isascii() and char not in "[]<>":
         return char
     plain = unicodedata.normalize("NFKC", char)
-    looks_alike = any(one in '"[]<>\\' for one in plain) or char in "“”„‟" or char in _SQUARE or char in _ANGLED
+    looks_alike = any(part in '"[]<>\\' for part in plain) or char in "“”„‟" or char in _SQUARE or char in _ANGLED
     if looks_alike or not char.isprintable():
         return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
     return char

@@ -1,4 +1,4 @@
-"""Jobs, and how they stand, by the facts on the tape of schedules."""
+"""Jobs and their states, from the facts on the tape of schedules."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ CLOCK = "schedule/clock"
 SCHEDULE_CHECKPOINT = "schedule/mark"
 
 LASTING = (JOB_ADDED, JOB_CHANGED, PAUSED, RESUMED, JOB_REMOVED, OVER, CHAT_RULES_SET, CLOCK)
-"""What is said of a job by people, or once in its life: read whole at every start."""
+"""Facts from people, or once in a job's life: all of them are read at every start."""
 PASSING = (JOB_REQUESTED, FIRED, SKIPPED, RAN, FIRING_FAILED, NOT_RUN)
-"""What happens at each firing: read from the newest mark on."""
+"""Facts of each firing: read from the newest mark on."""
 
 Do: TypeAlias = Literal["prompt", "command", "text"]
 CatchUp: TypeAlias = Literal["skip", "once", "all"]
@@ -46,7 +46,7 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who made or changed something: an account on a channel. `roles` as the platform gave them then."""
+    """The author of a change: an account on a channel, with the `roles` that the platform reported then."""
 
     channel: str
     id: str
@@ -56,7 +56,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class ChatRef(HasChat):
-    """A chat. `direct` and `space` as of an inbound there."""
+    """A chat. `direct` and `space` are those of an inbound there."""
 
     channel: str
     chat: str
@@ -67,11 +67,28 @@ class ChatRef(HasChat):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is done when, for whom. `when` as `parse_when` keeps it; `since`: what counts from then on, ISO 8601.
+    """A job: an action, its times, and the person it runs for.
 
-    `catch_up` says what becomes of firings that were missed, at most `catch_limit` of them; `jitter` and `budget` in
-    seconds (0: none); `until` ISO 8601; `most`: how often it runs at most (0: no limit). `urgent`: also in quiet hours.
-    `nested`: its turns may schedule. `to`: where it says something instead, as granted by `granted`.
+    Attributes:
+        id: of the job.
+        place: the chat where it was made.
+        by: the person for whom it runs.
+        do: the kind of action.
+        text: the prompt, command or text.
+        when: the schedule, as `parse_when` stores it.
+        zone: the IANA name of the time zone.
+        since: the schedule counts from then on, ISO 8601.
+        name: a label; may be empty.
+        catch_up: the treatment of missed firings.
+        catch_limit: the most missed firings to catch up with.
+        jitter: seconds; 0: none.
+        until: the end, ISO 8601; empty: none.
+        most: the most runs; 0: unlimited.
+        budget: seconds of a turn; 0: unlimited.
+        urgent: fires in quiet hours too.
+        nested: its turns may schedule.
+        to: another chat for its messages; None: `place`.
+        granted: the owner who allowed `to`.
     """
 
     id: str
@@ -101,33 +118,33 @@ class Job:
 
     @property
     def target(self) -> ChatRef:
-        """Where it says something."""
+        """The chat that receives its messages."""
         return self.to or self.place
 
 
 def job_data(job: Job) -> JsonObject:
-    """A job as the data of its event."""
+    """Build the event data of a job."""
     data: dict[str, Any] = asdict(job)
     return {"job": data.pop("id"), "session": job.session, **data}
 
 
 def job_from(data: JsonObject) -> Job:
-    """The job of an event's data; what this version does not know is left out."""
-    known = {one.name for one in fields(Job)}
-    kept = {name: value for name, value in data.items() if name in known}
-    made = {"place": ChatRef(**data["place"]), "by": _maker(data["by"]), "id": data["job"]}
+    """Read a job from the data of its event; fields unknown to this version are left out."""
+    names = {item.name for item in fields(Job)}
+    values = {name: value for name, value in data.items() if name in names}
+    parsed = {"place": ChatRef(**data["place"]), "by": _actor(data["by"]), "id": data["job"]}
     if data.get("to"):
-        made |= {"to": ChatRef(**data["to"]), "granted": _maker(data["granted"])}
-    return Job(**{**kept, **made})
+        parsed |= {"to": ChatRef(**data["to"]), "granted": _actor(data["granted"])}
+    return Job(**{**values, **parsed})
 
 
-def _maker(data: JsonObject) -> Actor:
+def _actor(data: JsonObject) -> Actor:
     return Actor(**{**data, "roles": tuple(data.get("roles", ()))})
 
 
 @dataclass(frozen=True, slots=True)
 class ManualFiring:
-    """A firing that somebody asked for; `mark` names it in place of an instant."""
+    """A requested firing; `mark` names it instead of an instant."""
 
     mark: str
     by: Actor
@@ -135,8 +152,18 @@ class ManualFiring:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """A job and how it stands: everything up to `covered` has been fired or passed over. `runs` counts firings,
-    `failures` those in a row that failed; `asked` are firings that people want now. `reason` is the name of a sentence, `detail` what goes into it."""
+    """The state of a job.
+
+    Attributes:
+        job: the job itself.
+        covered: everything up to this instant was fired or skipped.
+        status: on, paused or over.
+        reason: the name of a sentence that explains the status.
+        detail: a value for that sentence.
+        runs: the number of firings.
+        failures: failed firings in a row.
+        asked: firings that people requested for now.
+    """
 
     job: Job
     covered: datetime
@@ -150,7 +177,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class ChatRules:
-    """What a chat has decided: its zone (empty: the deployment's), and its quiet hours as minutes of the day."""
+    """The rules of a chat: its zone (empty: the deployment's), and its quiet hours as minutes of the day."""
 
     zone: str = ""
     quiet: tuple[int, int] | None = None
@@ -164,7 +191,7 @@ class ScheduleState:
     chats: Mapping[str, ChatRules] = field(default_factory=lambda: MappingProxyType({}))
 
     def after(self, entries: Iterable[TapeEntry]) -> ScheduleState:
-        """With these facts added, in the order of the tape."""
+        """Return the state with these facts added, in the order of the tape."""
         jobs, chats = dict(self.jobs), dict(self.chats)
         for entry in entries:
             if entry.erased or entry.kind != Kind.EVENT:
@@ -178,77 +205,79 @@ class ScheduleState:
         return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
 
     def counted(self, counts: Iterable[JsonObject]) -> ScheduleState:
-        """With what a mark says of each job."""
+        """Return the state with the counts of a mark."""
         jobs = dict(self.jobs)
-        for one in counts:
-            if (found := jobs.get(one["job"])) is not None:
-                covered = max(found.covered, moment(one["covered"]) or _LONG_AGO)
-                asked = tuple(ManualFiring(item["mark"], _maker(item["by"])) for item in one["asked"])
-                jobs[one["job"]] = replace(
-                    found, covered=covered, runs=one["runs"], failures=one["failures"], asked=asked
+        for count in counts:
+            if (job_state := jobs.get(count["job"])) is not None:
+                covered = max(job_state.covered, moment(count["covered"]) or _LONG_AGO)
+                requests = tuple(ManualFiring(item["mark"], _actor(item["by"])) for item in count["asked"])
+                jobs[count["job"]] = replace(
+                    job_state, covered=covered, runs=count["runs"], failures=count["failures"], asked=requests
                 )
         return replace(self, jobs=MappingProxyType(jobs))
 
     def of(self, session: str) -> list[JobState]:
-        """The jobs of a session, oldest first."""
-        return [one for one in self.jobs.values() if one.job.session == session]
+        """Return the jobs of a session, oldest first."""
+        return [job_state for job_state in self.jobs.values() if job_state.job.session == session]
 
 
 def _apply(jobs: dict[str, JobState], name: str, data: JsonObject) -> None:
     job_id = data.get("job", "")
-    known = jobs.get(job_id)
+    job_state = jobs.get(job_id)
     if name == JOB_ADDED:
         job = job_from(data)
         jobs.setdefault(job_id, JobState(job, moment(job.since) or _LONG_AGO))
     elif name == JOB_REMOVED:
         jobs.pop(job_id, None)
-    elif known is not None:
-        jobs[job_id] = _changed(known, name, data)
+    elif job_state is not None:
+        jobs[job_id] = _next_state(job_state, name, data)
 
 
-def _changed(known: JobState, name: str, data: JsonObject) -> JobState:
+def _next_state(job_state: JobState, name: str, data: JsonObject) -> JobState:
     if name == JOB_CHANGED:
         job = job_from(data)
         covered = moment(job.since) or _LONG_AGO
-        made = replace(known, job=job, covered=covered, failures=0)
-        asked = known.status == "paused" and known.reason == "reason_asked"
-        return made if asked else replace(made, status="on", reason="", detail="")
+        updated = replace(job_state, job=job, covered=covered, failures=0)
+        paused_by_person = job_state.status == "paused" and job_state.reason == "reason_asked"
+        return updated if paused_by_person else replace(updated, status="on", reason="", detail="")
     if name == PAUSED:
-        return replace(known, status="paused", reason=data["reason"], detail=data.get("detail", ""))
+        return replace(job_state, status="paused", reason=data["reason"], detail=data.get("detail", ""))
     if name == RESUMED:
-        since = moment(data["since"]) or known.covered
-        return replace(known, status="on", reason="", detail="", failures=0, covered=max(known.covered, since))
-    if name == CLOCK:  # the clock was ahead: what it did then is kept by the keys of the firings
-        return replace(known, covered=moment(data["since"]) or known.covered)
+        since = moment(data["since"]) or job_state.covered
+        return replace(job_state, status="on", reason="", detail="", failures=0, covered=max(job_state.covered, since))
+    if name == CLOCK:  # the clock was ahead: the keys of the firings remember what was fired then
+        return replace(job_state, covered=moment(data["since"]) or job_state.covered)
     if name == OVER:
-        return replace(known, status="over", reason=data["reason"], detail=data.get("detail", ""))
+        return replace(job_state, status="over", reason=data["reason"], detail=data.get("detail", ""))
     if name == JOB_REQUESTED:
-        return replace(known, asked=(*known.asked, ManualFiring(data["mark"], _maker(data["by"]))))
+        return replace(job_state, asked=(*job_state.asked, ManualFiring(data["mark"], _actor(data["by"]))))
     if name == FIRED:
         if "!" in data["mark"]:
-            return replace(known, asked=tuple(one for one in known.asked if one.mark != data["mark"]))
+            return replace(
+                job_state, asked=tuple(request for request in job_state.asked if request.mark != data["mark"])
+            )
         instant = moment(data["mark"]) or _LONG_AGO
-        fresh = instant > known.covered  # the same fact twice is one
-        return replace(known, covered=max(known.covered, instant), runs=known.runs + fresh)
+        fresh = instant > job_state.covered  # the same fact twice is one
+        return replace(job_state, covered=max(job_state.covered, instant), runs=job_state.runs + fresh)
     if name == SKIPPED:
-        return replace(known, covered=max(known.covered, moment(data["last"]) or _LONG_AGO))
+        return replace(job_state, covered=max(job_state.covered, moment(data["last"]) or _LONG_AGO))
     if name == FIRING_FAILED:
-        return replace(known, failures=int(data["count"]))
-    return replace(known, failures=0) if name == RAN else known
+        return replace(job_state, failures=int(data["count"]))
+    return replace(job_state, failures=0) if name == RAN else job_state
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCheckpointView:
-    """The newest mark: up to which entry it counts, and what it says of each job."""
+    """The newest mark: the entry up to which it counts, and its counts of each job."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """One indexed look-up."""
+        """Read the anchor, by one indexed look-up."""
         return (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(SCHEDULE_CHECKPOINT,), newest=True, limit=1),)
 
     def fold(self, found: Found) -> tuple[int, tuple[JsonObject, ...]]:
-        """Nothing is counted on a tape without one."""
+        """Return the mark; on a tape without one nothing is counted."""
         if not found[0]:
             return 0, ()
         state = found[0][0].payload["state"]
@@ -257,21 +286,21 @@ class ScheduleCheckpointView:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """Every job as it stands. `after` and `counts` are those of the newest mark."""
+    """The state of every job. `after` and `counts` are those of the newest mark."""
 
     after: int = 0
     counts: tuple[JsonObject, ...] = ()
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """What lasts, from the beginning; what passes, since the mark."""
+        """Read lasting facts from the beginning, and passing facts since the mark."""
         return (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=LASTING),
             TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=PASSING),
         )
 
     def fold(self, found: Found) -> ScheduleState:
-        """Both in the order of the tape, with the counts where the mark stands."""
+        """Apply both in the order of the tape, with the counts at the place of the mark."""
         before = [entry for entry in found[0] if entry.id <= self.after]
         since = sorted((entry for entry in chain(*found) if entry.id > self.after), key=lambda entry: entry.id)
         return ScheduleState().after(before).counted(self.counts).after(since)
@@ -287,19 +316,19 @@ class JobHistoryView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The end of the tape."""
+        """Read the end of the tape."""
         names = (*LASTING, *PASSING)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=self.reach),)
 
     def fold(self, found: Found) -> tuple[TapeEntry, ...]:
-        """The facts as they are."""
+        """Return the facts unchanged."""
         own = [entry for entry in found[0] if not entry.erased and entry.payload["data"].get("job") == self.job]
         return tuple(reversed(own[: self.limit]))
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """What became of what a turn said: `said` nothing, or where its delivery stands."""
+    """The outcome of a turn's message: `nothing` was sent, or the state of its delivery."""
 
     state: Literal["nothing", "waiting", "delivered", "undelivered"]
     reason: str = ""
@@ -307,14 +336,14 @@ class DeliveryState:
 
 @dataclass(frozen=True, slots=True)
 class DeliveriesView:
-    """What became of what these turns said; asked of an outbox tape, among its newest entries."""
+    """The deliveries of these turns' messages, read from an outbox tape, among its newest entries."""
 
     turns: Sequence[str]
     reach: int = 5_000
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The intents by their keys, and the newest receipts."""
+        """Read the intents by their keys, and the newest receipts."""
         keys = tuple(f"{turn}:0" for turn in self.turns) or ("none",)
         names = (RECEIPT, UNDELIVERED)
         return (
@@ -323,7 +352,7 @@ class DeliveriesView:
         )
 
     def fold(self, found: Found) -> Mapping[str, DeliveryState]:
-        """By turn."""
+        """Map turns to delivery states."""
         sent: dict[int, int] = {}
         ended: dict[int, str] = {}
         for entry in found[1]:
@@ -332,14 +361,14 @@ class DeliveriesView:
                 sent[data["intent"]] = sent.get(data["intent"], 0) + 1
             elif data:
                 ended[data["intent"]] = data["reason"]
-        made = {}
+        states = {}
         for entry in found[0]:
             data = {} if entry.erased else entry.payload["data"]
             if not data:
                 continue
             if entry.id in ended:
-                made[data["turn"]] = DeliveryState("undelivered", ended[entry.id])
+                states[data["turn"]] = DeliveryState("undelivered", ended[entry.id])
             else:
-                whole = sent.get(entry.id, 0) >= len(data["parts"])
-                made[data["turn"]] = DeliveryState("delivered" if whole else "waiting")
-        return made
+                is_complete = sent.get(entry.id, 0) >= len(data["parts"])
+                states[data["turn"]] = DeliveryState("delivered" if is_complete else "waiting")
+        return states

@@ -18,32 +18,32 @@ from bubbot.tape.view import Found
 from bubbot.views.spelling import misspelt
 
 SEARCH_TOOL = "tape.search"
-"""The tool whose own earlier answers are no hits; a provider writes its name with an underscore."""
+"""The search tool, whose earlier answers are not hits; a provider writes its name with an underscore."""
 
 SEARCHED = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EVENT)
-"""The kinds that are searched where none are asked for."""
+"""The kinds that are searched by default."""
 
 BOOKKEEPING = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
-"""Names of events and anchors that say how the bot ran and not what was said; they are never hits."""
+"""Names of events and anchors that record how the bot ran and not what was said; they are never hits."""
 
 SNIPPET = 160
 _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
 _ECHOES = frozenset({SEARCH_TOOL, "tape.anchors", "session.context", "session.why", "session.help"})
-"""Commands whose output repeats what stands elsewhere on the tape."""
+"""Commands whose output repeats other parts of the tape."""
 _STRUCTURE: dict[str, frozenset[str]] = {
     Kind.MESSAGE: frozenset({"role", "type"}),
     Kind.TOOL_CALL: frozenset({"id", "type"}),
     Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
 }
 _CALLS_BEFORE = 24
-"""How far before its result a call is looked for: they stand side by side, but for what came in meanwhile."""
+"""The most entries between a call and its result: they are neighbours, except for entries that came in between."""
 _EVENTS_OF_NEWEST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """An entry that was found. `snippet` is one line around the match; `superseded_by` the correction's id."""
+    """An entry that matches. `snippet` is one line around the match; `superseded_by` the correction's id."""
 
     id: int
     kind: str
@@ -56,13 +56,17 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits, newest first, and how many matches were left out.
+    """The hits, newest first, and the numbers of matches that were left out.
 
-    `exact` counts the exact ones among the hits. Left out and counted: `own_output`, earlier answers of the
-    search tool and of commands that repeat the tape; `hidden`, entries a person deleted; `old_memory`, replaced versions of the memory zone.
-    `incomplete`: so much was left out that older exact matches may exist which were not read; a narrower search
-    (kinds, dates) reaches them. `spelling_from`: entries before this id were not compared by spelling; 0 where
-    none was left.
+    Attributes:
+        hits: newest first.
+        exact: the number of exact hits.
+        own_output: left out: earlier answers of the search tool and of commands that repeat the tape.
+        hidden: left out: entries that a person deleted.
+        old_memory: left out: replaced versions of the memory zone.
+        incomplete: so much was left out that unread older exact matches may exist; a narrower search (kinds, dates)
+            reaches them.
+        spelling_from: entries before this id were not compared by spelling; 0 if none remain.
     """
 
     hits: tuple[SearchHit, ...] = ()
@@ -76,13 +80,13 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchView:
-    """Finds `text` on the whole tape: exact substrings after NFKC and casefold, in any script.
+    """A search for `text` on the whole tape: exact substrings after NFKC and casefold, in any script.
 
-    Where those are fewer than `limit`, entries are compared by spelling: what a search index proposes, what it does
-    not cover yet (the newest `typo_newest` of that, and of everything where there is no index), and the newest
-    memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents
-    aside; a run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out`: ids that are
-    not to be found, such as the question itself.
+    If there are fewer exact hits than `limit`, entries are compared by spelling: the proposals of a search index, the
+    entries that it does not cover yet (the newest `typo_newest` of them, or of all without an index), and the newest
+    memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents aside; a
+    run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `leave_out` has ids that are not hits,
+    such as the question itself.
     """
 
     text: str
@@ -95,16 +99,16 @@ class SearchView:
 
     @property
     def heavy(self) -> bool:
-        """Comparing thousands of entries takes tens of milliseconds."""
+        """True: comparing thousands of entries takes tens of milliseconds."""
         return True
 
     @property
     def reach(self) -> int:
-        """How many exact matches are read of each group of kinds, since some of them may be left out."""
+        """The number of exact matches read of each group of kinds, since some of them may be left out."""
         return self.limit * 4 + 50
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Exact matches by group, corrections, and the newest memory."""
+        """Read exact matches by group, corrections, and the newest memory."""
         if not self._needle() or self.limit <= 0:
             return ()
         base = self._base(tape)
@@ -115,11 +119,11 @@ class SearchView:
         )
 
     def further(self, tape: str, found: Found) -> tuple[TapeQuery, ...]:
-        """Where exact matches are too few, what may match by spelling; then the calls of the results found."""
+        """Read candidates by spelling if exact matches are too few; then the calls of the results."""
         parts = self._parts(found)
         if parts is None or parts.called is not None:
             return ()
-        if parts.compared is None and self._surely(parts) < self.limit:
+        if parts.compared is None and self._count_certain(parts) < self.limit:
             base = self._base(tape)
             proposed = replace(base, part=IndexProposals(self.text.strip()), kinds=self._kinds(), limit=self.proposed)
             tail = replace(base, part=NotIndexed())
@@ -129,11 +133,11 @@ class SearchView:
         return (TapeQuery(tape, IdRanges(tuple(before)), kinds=(Kind.TOOL_CALL,)),) if before else ()
 
     def fold(self, found: Found) -> SearchResult:
-        """The result: exact hits first in rank, then the closest by spelling; shown newest first."""
+        """Rank exact hits first, then the closest by spelling; return them newest first."""
         parts = self._parts(found)
         if parts is None:
             return SearchResult()
-        sieve, pool = self._sieve(parts)
+        sieve, pool = self._build_filter(parts)
         hits, rest = sieve.exact(pool, self._needle())
         hits = hits[: self.limit]
         count, compared = len(hits), 0
@@ -153,7 +157,7 @@ class SearchView:
 
     @property
     def proposed(self) -> int:
-        """How many of the index's proposals are read, newest first."""
+        """The number of the index's proposals to read, newest first."""
         return self.limit * 4 + 220
 
     def _base(self, tape: str) -> TapeQuery:
@@ -168,17 +172,17 @@ class SearchView:
         called = rest[-1] if len(rest) in (1, groups + 2) else None
         return _QueryResults(exact, corrections, zone, compared, called)
 
-    def _sieve(self, parts: _QueryResults) -> tuple[_MatchFilter, list[TapeEntry]]:
-        """The sieve for what was found, and the entries to put through it, newest first."""
-        asked = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
-        pool = {entry.id: entry for entry in parts.pool() if self._findable(entry, asked)}
+    def _build_filter(self, parts: _QueryResults) -> tuple[_MatchFilter, list[TapeEntry]]:
+        """Build the filter for the query results, and the entries to put through it, newest first."""
+        matches = matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        pool = {entry.id: entry for entry in parts.pool() if self._is_candidate(entry, matches)}
         calls = _ToolCallIndex.of([*(parts.called or ()), *pool.values()])
         sieve = _MatchFilter(_Corrections.of(parts.corrections), calls, parts.zone[0].id if parts.zone else 0)
         return sieve, sorted(pool.values(), key=_by_id, reverse=True)
 
-    def _surely(self, parts: _QueryResults) -> int:
-        """How many exact hits there are, those aside of which only their calls can tell."""
-        sieve, pool = self._sieve(parts)
+    def _count_certain(self, parts: _QueryResults) -> int:
+        """Count the exact hits, except those that depend on their calls."""
+        sieve, pool = self._build_filter(parts)
         hits, _ = sieve.exact((entry for entry in pool if entry.kind != Kind.TOOL_RESULT), self._needle())
         return len(hits)
 
@@ -189,7 +193,7 @@ class SearchView:
         return tuple(self.kinds) or SEARCHED
 
     def _groups(self) -> list[tuple[str, ...]]:
-        """Events apart from the rest: bookkeeping among them must not use up what is read of the others."""
+        """Split events from the other kinds: bookkeeping among them must not use up the limits of the others."""
         kinds = self._kinds()
         parts = tuple(kind for kind in kinds if kind != Kind.EVENT), tuple(kind for kind in kinds if kind == Kind.EVENT)
         return [part for part in parts if part]
@@ -198,9 +202,9 @@ class SearchView:
         events = group == (Kind.EVENT,) and self._kinds() != group
         return self.typo_newest // _EVENTS_OF_NEWEST if events else self.typo_newest
 
-    def _findable(self, entry: TapeEntry, asked: Matcher) -> bool:
-        said = entry.name not in BOOKKEEPING and not (entry.name == CORRECTION and _hides(entry))
-        return said and entry.id not in self.leave_out and asked.passes(entry)
+    def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
+        is_content = entry.name not in BOOKKEEPING and not (entry.name == CORRECTION and _hides(entry))
+        return is_content and entry.id not in self.leave_out and matches.passes(entry)
 
     def _spelling_from(self, compared: Found) -> int:
         newest = compared[1:]
@@ -208,14 +212,17 @@ class SearchView:
         return max((part[-1].id for part in cut if part), default=0)
 
     def _incomplete(self, exact: Found, hits: Sequence[SearchHit]) -> bool:
-        """Whether a query was cut before it came as far back as the hits do."""
+        """Return true if a query was cut before it reached as far back as the hits do."""
         cut = max((part[-1].id for part in exact if len(part) >= self.reach), default=0)
         return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
 
 
 @dataclass(frozen=True, slots=True)
 class _QueryResults:
-    """What the queries found: `compared`, proposals and then newest by group, and `called` where they were asked for."""
+    """The results of the queries.
+
+    `compared` has the proposals and then the newest by group, `called` the calls of results; None if not queried.
+    """
 
     exact: Found
     corrections: Sequence[TapeEntry]
@@ -224,7 +231,7 @@ class _QueryResults:
     called: Sequence[TapeEntry] | None
 
     def pool(self) -> list[TapeEntry]:
-        """Everything that may be a hit."""
+        """Return all entries that may be hits."""
         return [entry for part in (*self.exact, *(self.compared or ()), self.zone) for entry in part]
 
 
@@ -243,26 +250,26 @@ def _hides(correction: TapeEntry) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Corrections:
-    """Which entries are hidden, and by which correction others are superseded."""
+    """The hidden entries, and the corrections that supersede others."""
 
     hidden: frozenset[int]
     superseded: Mapping[int, int]
 
     @classmethod
     def of(cls, events: Sequence[TapeEntry]) -> _Corrections:
-        """From correction events in ascending order. What corrects a hidden entry is hidden with it."""
-        known = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
-        hidden = {target for event, target in known if _hides(event)}
-        for event, target in known:
+        """Build from correction events in ascending order. A correction of a hidden entry is hidden too."""
+        targets = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
+        hidden = {target for event, target in targets if _hides(event)}
+        for event, target in targets:
             if target in hidden:
                 hidden.add(event.id)
-        superseded = {target: event.id for event, target in known if event.id not in hidden}
+        superseded = {target: event.id for event, target in targets if event.id not in hidden}
         return cls(frozenset(hidden), superseded)
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolCallIndex:
-    """Tool calls by call id: entry id, turn, and whether the search was called. Ids may be used again later."""
+    """Tool calls by call id: entry id, turn, and true for a search. Ids may be used again later."""
 
     calls: Mapping[str, Sequence[tuple[int, object, bool]]]
 
@@ -274,10 +281,10 @@ class _ToolCallIndex:
                 for call in _objects(entry, "calls"):
                     line = (entry.id, entry.meta.get("turn"), _calls_search(call))
                     calls.setdefault(str(call.get("id")), {})[entry.id] = line
-        return cls({name: sorted(known.values(), key=lambda line: line[0]) for name, known in calls.items()})
+        return cls({name: sorted(lines.values(), key=lambda line: line[0]) for name, lines in calls.items()})
 
     def answers_search(self, entry: TapeEntry, result: Mapping[str, Any]) -> bool:
-        """Whether the result answers a search: the newest call of its id before the entry, in its turn."""
+        """Return true if the result answers a search: the newest call of its id before the entry, in its turn."""
         lines = self.calls.get(str(result.get("tool_call_id")), ())
         place = bisect_left(lines, entry.id, key=lambda line: line[0]) - 1
         if place < 0:
@@ -298,7 +305,7 @@ def _calls_search(call: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _MatchFilter:
-    """Sorts matches into hits and what is left out, and counts the latter. `zone` is where the memory opens."""
+    """A filter that sorts matches into hits and the rest, and counts the rest. `zone` is the newest memory opening."""
 
     corrections: _Corrections
     calls: _ToolCallIndex
@@ -309,11 +316,11 @@ class _MatchFilter:
     _texts: dict[int, str] = field(default_factory=dict)
 
     def exact(self, entries: Iterable[TapeEntry], needle: str) -> tuple[list[SearchHit], list[TapeEntry]]:
-        """The exact hits among the entries, and the entries that do not hold the text."""
+        """Return the exact hits among the entries, and the entries without the text."""
         hits, rest = [], []
         for entry in entries:
-            said, own = self._split(entry)
-            text = self._texts[entry.id] = unicodedata.normalize("NFKC", said)
+            content, own = self._split(entry)
+            text = self._texts[entry.id] = unicodedata.normalize("NFKC", content)
             if needle in text.casefold():
                 hits += self._hit(entry, needle, exact=True)
             else:
@@ -321,19 +328,21 @@ class _MatchFilter:
                 self.own_output += needle in fold_text(own)
         return hits, rest
 
-    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, most: int) -> list[SearchHit]:
-        """The entries that hold every word of the text, spelling mistakes allowed: those with the fewest, then in turns
-        of each word that may be meant, then the newest."""
-        found = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
+    def by_spelling(self, entries: Sequence[TapeEntry], needle: str, limit: int) -> list[SearchHit]:
+        """Return the entries that have every word of the text, spelling mistakes allowed.
+
+        Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest.
+        """
+        matches = misspelt(needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
         turns: Counter[str] = Counter()
         ranked: list[tuple[float, int, SearchHit]] = []
         for entry in entries:
-            if (near := found.get(entry.id)) is not None:
+            if (near := matches.get(entry.id)) is not None:
                 for hit in self._hit(entry, near.piece, exact=False):
                     turns[near.piece] += 1
                     ranked.append((near.mistakes, turns[near.piece], hit))
-        ranked.sort(key=lambda one: one[:2])
-        return [hit for _, _, hit in ranked[:most]]
+        ranked.sort(key=lambda rank: rank[:2])
+        return [hit for _, _, hit in ranked[:limit]]
 
     def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> list[SearchHit]:
         if entry.id in self.corrections.hidden:
@@ -347,24 +356,29 @@ class _MatchFilter:
         return [SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)]
 
     def _split(self, entry: TapeEntry) -> tuple[str, str]:
-        """What the entry says, and what in it is the search tool's own earlier answer. Calls of it are neither."""
-        kept, own = dict(entry.payload), {}
+        """Return the entry's own text, and its text that is an earlier answer of the search tool.
+
+        Calls of the search tool are neither.
+        """
+        content, own = dict(entry.payload), {}
         if entry.kind == Kind.TOOL_CALL:
-            kept["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
+            content["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
         elif entry.kind == Kind.TOOL_RESULT:
             results = _objects(entry, "results")
             answers = [self.calls.answers_search(entry, result) for result in results]
             if any(answers):
                 own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
-                kept["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if not answer)
+                content["results"] = tuple(
+                    result for result, answer in zip(results, answers, strict=True) if not answer
+                )
         elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
-            kept, own = {}, kept
+            content, own = {}, content
         skip = _STRUCTURE.get(entry.kind, frozenset())
-        return "\n".join([*_strings(kept, skip), *sender_name(entry.meta)]), "\n".join(_strings(own, skip))
+        return "\n".join([*_strings(content, skip), *sender_name(entry.meta)]), "\n".join(_strings(own, skip))
 
 
 def _strings(value: object, skip: frozenset[str]) -> list[str]:
-    """The texts of a JSON value, those under structural keys (a role, a call's id) left out."""
+    """Return the texts of a JSON value, except those under structural keys (a role, a call's id)."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
@@ -375,10 +389,10 @@ def _strings(value: object, skip: frozenset[str]) -> list[str]:
 
 
 def snippet_of(text: str, piece: str) -> str:
-    """About 160 characters of the (NFKC) text around the casefolded piece, on one line."""
+    """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line."""
     folded = text.casefold()
     place = max(folded.find(piece), 0)
-    if len(folded) != len(text):  # some letters grow when they are folded, such as the German sharp s
+    if len(folded) != len(text):  # casefold makes some letters longer, such as the German sharp s
         grown = 0
         for place_in_text, letter in enumerate(text):
             if grown >= place:

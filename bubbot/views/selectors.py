@@ -1,4 +1,4 @@
-"""From entries to chat messages that any provider takes."""
+"""Conversion of entries to chat messages that any provider accepts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from bubbot.views.quoting import INDENT, indented, label, people_text, quoted, s
 ANCHOR_NAME_LIMIT = 200
 """Characters of an anchor's name in its line."""
 OWN = "own"
-"""The key that says of a text part that the bot wrote it, not the person."""
+"""The key of a text part that the bot wrote, not the person."""
 _PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 NO_TEXT = "[no text]"
-"""Stands for a message of blanks, which providers refuse."""
+"""The replacement of a blank message, which providers refuse."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
-"""Stands where a provider wants a user message and nobody wrote one."""
+"""The user message if a provider needs one and nobody wrote one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageStyle:
-    """How messages are written.
+    """The style of messages.
 
-    `stamps` is the zone of the time put before each user message, None for none; `first_assistant`: whether the
-    conversation may open with an assistant message; `bootstrap`: whether `session/start` is worth a line.
-    `images`: how many of the newest images are shown as images, 0 for a model that cannot see; `image_bytes`: how
-    large they may be together.
+    Attributes:
+        stamps: the zone of the time before each user message; None: no time.
+        first_assistant: the conversation may open with an assistant message.
+        bootstrap: `session/start` gets a line.
+        images: the number of newest images that are shown as images; 0 for a model that cannot see.
+        image_bytes: the most bytes of them together.
     """
 
     stamps: tzinfo | None = None
@@ -44,14 +46,19 @@ class MessageStyle:
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """A chat message and the ids of the entries it was made of. `text` is the message as canonical JSON in bytes:
-    written once, for it is needed in every step."""
+    """A chat message and the ids of its entries.
+
+    Attributes:
+        message: as a provider accepts it.
+        ids: of the entries.
+        text: the message as canonical JSON in bytes; written once, since every step needs it.
+        nested: true if the message holds more than texts.
+    """
 
     message: JsonObject
     ids: tuple[int, ...]
     text: bytes = field(init=False, repr=False, compare=False)
     nested: bool = field(init=False, repr=False, compare=False)
-    """Whether the message holds more than texts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", canonical(self.message).encode())
@@ -59,89 +66,93 @@ class ContextMessage:
 
 
 def anchor_line(entry: TapeEntry) -> str:
-    """How the anchor that opens the window reads."""
+    """Write the line of the anchor that opens the window."""
     state = indented(encode(entry.payload.get("state") or {}))
     return f"[Anchor created: {label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
 
 
 def select(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[ContextMessage, ...]:
-    """The messages that entries stand for.
+    """Convert entries to messages.
 
-    `message` payloads as they are, a correction where it was made, tool calls with their results in call order;
-    a call without a result gets one that says so, a result without a call is left out. Hidden, empty and
-    unreadable messages are left out.
+    `message` payloads unchanged, a correction at its own place, tool calls with their results in call order; a call
+    without a result gets one that says so, a result without a call is left out. Hidden, empty and unreadable messages
+    are left out.
     """
     entries, stamps = tuple(entries), style.stamps
     if not entries:
         return ()
-    kept = entries[0].made  # goes with the window
-    known: _SelectedMessages | None = kept.get(("selected", stamps))
-    found = known.continued(entries, stamps) if known else None
-    found = kept["selected", stamps] = found or _selected(entries, stamps)
-    return _seen(found.shown, style)
+    cache = entries[0].made  # lives as long as the window
+    cached: _SelectedMessages | None = cache.get(("selected", stamps))
+    selected = cached.continued(entries, stamps) if cached else None
+    selected = cache["selected", stamps] = selected or _select_all(entries, stamps)
+    return _limit_images(selected.shown, style)
 
 
 @dataclass(frozen=True, slots=True)
 class _SelectedMessages:
-    """The messages of entries, kept with the first one: `after` are the others. Most windows go on with plain messages,
-    which change nothing of what stands before them."""
+    """The messages of entries, cached with the first one; `after` has the other entries.
+
+    Most windows continue with plain messages, which do not change earlier messages.
+    """
 
     after: tuple[TapeEntry, ...]
     hidden: frozenset[int]
     shown: tuple[ContextMessage, ...]
 
     def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages | None:
-        """The messages of these entries, if they are the same ones and plain messages; None where all is to be read."""
+        """Extend the messages if only plain messages were added; return None if everything has to be read again."""
         size = 1 + len(self.after)
         rest = entries[size:]
         if entries[1:size] != self.after or any(entry.kind in _PAIRED or correction_of(entry) for entry in rest):
             return None
-        said = [
+        messages = [
             entry for entry in rest if entry.kind == Kind.MESSAGE and entry.id not in self.hidden and is_shown(entry)
         ]
-        more = [one for entry in said if not entry.erased for one in _said(entry, stamps)]
-        return _SelectedMessages(entries[1:], self.hidden, (*self.shown, *more))
+        added = [message for entry in messages if not entry.erased for message in _cached_message(entry, stamps)]
+        return _SelectedMessages(entries[1:], self.hidden, (*self.shown, *added))
 
 
-def _selected(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages:
+def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages:
     corrections = {entry.id: data for entry in entries if (data := correction_of(entry))}
     hidden = frozenset(
         [data["corrects"] for data in corrections.values() if data.get("hide")]
         + [entry.id for entry in entries if not is_shown(entry)]
     )
     exchanges = paired(entries, hidden)
-    shown: list[ContextMessage] = []
+    messages: list[ContextMessage] = []
     for entry in entries:
         if entry.id in hidden or entry.erased:
             continue
         if entry.kind == Kind.TOOL_CALL:
-            shown += _exchange(entry, exchanges[entry.id])
+            messages += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
-            shown += _said(entry, stamps)
+            messages += _cached_message(entry, stamps)
         elif entry.id in corrections:
-            shown += _correction(entry, corrections[entry.id])
-    return _SelectedMessages(entries[1:], hidden, tuple(shown))
+            messages += _correction(entry, corrections[entry.id])
+    return _SelectedMessages(entries[1:], hidden, tuple(messages))
 
 
-def _said(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
-    """As `_message`, kept with the entry."""
-    found: list[ContextMessage] | None = entry.made.get(("message", stamps))
-    if found is None:
-        found = entry.made["message", stamps] = _message(entry, stamps)
-    return found
+def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
+    """Convert a message entry as `_message` does, cached with the entry."""
+    messages: list[ContextMessage] | None = entry.made.get(("message", stamps))
+    if messages is None:
+        messages = entry.made["message", stamps] = _message(entry, stamps)
+    return messages
 
 
-def _seen(shown: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
-    """The newest images as references that become images, all others in words."""
-    if all(type(one.message["content"]) is str for one in shown):
-        return shown
-    messages = [one.message for one in shown]
+def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
+    """Keep the newest images as references that become images, and describe all others in words."""
+    if all(type(context_message.message["content"]) is str for context_message in context_messages):
+        return context_messages
+    messages = [context_message.message for context_message in context_messages]
     places = shown_images(messages, style.images, style.image_bytes) if style.images else frozenset()
-    seen: list[ContextMessage] = []
-    for place, one in enumerate(shown):
-        message = limited(one.message, place, places, sees=style.images > 0)
-        seen.append(one if message is one.message else ContextMessage(message, one.ids))
-    return tuple(seen)
+    result: list[ContextMessage] = []
+    for place, context_message in enumerate(context_messages):
+        message = limited(context_message.message, place, places, sees=style.images > 0)
+        result.append(
+            context_message if message is context_message.message else ContextMessage(message, context_message.ids)
+        )
+    return tuple(result)
 
 
 def is_shown(entry: TapeEntry) -> bool:
@@ -150,7 +161,7 @@ def is_shown(entry: TapeEntry) -> bool:
 
 
 def correction_of(entry: TapeEntry) -> JsonObject | None:
-    """What a correction says; None for other entries, and where it names no entry (imports)."""
+    """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
         return None
     data = entry.payload.get("data")
@@ -160,7 +171,7 @@ def correction_of(entry: TapeEntry) -> JsonObject | None:
 def opened(
     opening: TapeEntry | None, shown: tuple[ContextMessage, ...], style: MessageStyle
 ) -> tuple[ContextMessage, ...]:
-    """Puts the opening anchor's line in front: as an assistant message, or within the first user message."""
+    """Put the opening anchor's line in front: as an assistant message, or within the first user message."""
     if opening is None:
         if style.first_assistant or not shown or shown[0].message["role"] == "user":
             return shown
@@ -176,7 +187,7 @@ def opened(
 
 
 def answerable(shown: tuple[ContextMessage, ...]) -> tuple[ContextMessage, ...]:
-    """Put a user message at the end if the last word is the assistant's, or if there is none."""
+    """Append a user message if the last one is the assistant's, or if there is none."""
     if shown and shown[-1].message["role"] != "assistant":
         return shown
     return (*shown, ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()))
@@ -195,59 +206,61 @@ def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     if not content:
         return []
     if role == "user":
-        content = _plain(content) if is_ours else _peoples(content)
-        content = _headed(_head(entry, stamps), content, INDENT if entry.meta.get("group") else "")
+        content = _plain(content) if is_ours else _quote_people(content)
+        content = _with_head(_head(entry, stamps), content, INDENT if entry.meta.get("group") else "")
     elif isinstance(content, list):
         content = _plain(content)
-    kept = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
-    return [ContextMessage({"role": role, "content": content, **kept}, (entry.id,))]
+    extra = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
+    return [ContextMessage({"role": role, "content": content, **extra}, (entry.id,))]
 
 
 def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
-    """When a message was written, by whom where several people write, and what it replies to."""
+    """Write the time of a message, its author if several people write, and what it replies to."""
     at = moment(entry.date) if stamps is not None else None
     head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
         head += f"{_name(sender)}: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
-        who = "you" if quote.get("own") else _name(sender)
-        head += f"[in reply to {who}: {quoted(str(quote.get('text', '')))}] "
+        author = "you" if quote.get("own") else _name(sender)
+        head += f"[in reply to {author}: {quoted(str(quote.get('text', '')))}] "
     return head
 
 
 def _name(sender: Mapping[str, Any]) -> str:
-    """A shown name on one line, with the id: the name proves nothing."""
+    """Write a display name on one line, with the id: the name proves nothing."""
     return f"{shown_name(str(sender.get('name', '')))} (#{shown_name(str(sender.get('id', '')))})".strip()
 
 
-def _peoples(content: str | list[Any]) -> str | list[Any]:
-    """Write what people said as words of theirs; what the bot wrote between them stays."""
+def _quote_people(content: str | list[Any]) -> str | list[Any]:
+    """Quote the texts of people; keep what the bot wrote between them."""
     if isinstance(content, str):
         return people_text(content)
-    said = [
+    parts = [
         {**part, "text": people_text(part["text"])} if part["type"] == "text" and not part.get(OWN) else part
         for part in content
     ]
-    return _plain(said)
+    return _plain(parts)
 
 
 def _plain(content: str | list[Any]) -> str | list[Any]:
-    """Write the content as providers take it: files in words, no marks of ours at the parts, texts alone as one."""
+    """Write the content in a provider's form: files in words, parts without our marks, texts alone as one."""
     if isinstance(content, str):
         return content
     parts = [{key: value for key, value in part.items() if key != OWN} for part in content]
     return worded(parts) if any(is_attached(part) for part in parts) else parts
 
 
-def _headed(head: str, content: str | list[Any], indent: str) -> str | list[Any]:
-    """The content with its head before the first text. `indent` stands before the further lines, so that among
-    several people none of them looks like another one's."""
+def _with_head(head: str, content: str | list[Any], indent: str) -> str | list[Any]:
+    """Put the head before the first text.
+
+    `indent` stands before the further lines, so that among several people none of them looks like another one's.
+    """
     if isinstance(content, str):
         return f"{head}{indented(content, indent)}" if indent else f"{head}{content}"
     opening = [{"type": "text", "text": head.rstrip()}] if head else []
     if not indent:
         return [*opening, *content]
-    if head and content[0]["type"] == "text":  # one part: a speaker's words begin no part of their own
+    if head and content[0]["type"] == "text":  # one part: a part never begins with a speaker's words
         opening, content = [{"type": "text", "text": head + indented(content[0]["text"], indent)}], content[1:]
     further = [
         {**part, "text": indent + indented(part["text"], indent)} if part["type"] == "text" else part
@@ -256,22 +269,22 @@ def _headed(head: str, content: str | list[Any], indent: str) -> str | list[Any]
     return [*opening, *further]
 
 
-def _content(given: Any) -> str | list[Any] | None:
-    """Text, or the content parts that can be read; None where there is neither."""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, tuple):
+def _content(value: Any) -> str | list[Any] | None:
+    """Return the text, or the readable content parts; None if there are neither."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, tuple):
         return None
-    parts = [part for part in given if isinstance(part, Mapping) and isinstance(part.get("type"), str)]
-    return [thaw(part) for part in parts if part["type"] != "text" or _filled(part.get("text"))]
+    parts = [part for part in value if isinstance(part, Mapping) and isinstance(part.get("type"), str)]
+    return [thaw(part) for part in parts if part["type"] != "text" or _has_text(part.get("text"))]
 
 
-def _filled(text: Any) -> bool:
+def _has_text(text: Any) -> bool:
     return isinstance(text, str) and bool(text.strip())
 
 
 def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
-    """The correction with its author, if the tape names one."""
+    """Write the correction with its author, if the tape names one."""
     if data.get("hide") or not isinstance(data.get("content"), str):
         return []
     author = f", by {_name(sender)}" if isinstance(sender := entry.meta.get("sender"), Mapping) else ""
@@ -280,23 +293,23 @@ def _correction(entry: TapeEntry, data: JsonObject) -> list[ContextMessage]:
 
 
 def _exchange(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
-    """The assistant message with its calls, then one tool message for each call, in order."""
+    """Write the assistant message with its calls, then one tool message for each call, in order."""
     if not calls:
         return []
-    known, made = entry.made.get("exchange", ((), ()))
-    if known != calls:
-        made = _made_of(entry, calls)
-        entry.made["exchange"] = calls, made
-    return list(made)
+    cached_calls, messages = entry.made.get("exchange", ((), ()))
+    if cached_calls != calls:
+        messages = _exchange_messages(entry, calls)
+        entry.made["exchange"] = calls, messages
+    return list(messages)
 
 
-def _made_of(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
+def _exchange_messages(entry: TapeEntry, calls: Sequence[PairedCall]) -> list[ContextMessage]:
     content = entry.payload.get("content")
     text = content if isinstance(content, str) else ""
     replay = {"replay": thaw(entry.payload["replay"])} if "replay" in entry.payload else {}
-    asked = {"role": "assistant", "content": text, "tool_calls": [call.as_json() for call in calls], **replay}
-    shown = [ContextMessage(asked, (entry.id,))]
+    message = {"role": "assistant", "content": text, "tool_calls": [call.as_json() for call in calls], **replay}
+    messages = [ContextMessage(message, (entry.id,))]
     for call in calls:
         ids = (call.source,) if call.source else ()
-        shown.append(ContextMessage({"role": "tool", "tool_call_id": call.id, "content": call.result}, ids))
-    return shown
+        messages.append(ContextMessage({"role": "tool", "tool_call_id": call.id, "content": call.result}, ids))
+    return messages

@@ -1,4 +1,4 @@
-"""Which texts hold the words of a query with spelling mistakes."""
+"""Texts that contain the words of a query with spelling mistakes."""
 
 from __future__ import annotations
 
@@ -11,46 +11,48 @@ from rapidfuzz.distance import OSA
 from bubbot.tape.words import is_run, is_spelt, plain, tokens
 
 LONG_WORD_LETTERS = 8
-"""Letters from which on a word may have two mistakes: as it is typed, or as it is meant."""
+"""Letters from which on a word may have two mistakes, in the typed or the meant form."""
 _NEARLY_LONG = 6
 
 
 class SpellingMatch(NamedTuple):
-    """A piece of a text that stands for a word, and by how many mistakes they differ. Accents are half of one, and two
-    letters swapped somewhat less than one: that hardly happens by chance."""
+    """A piece of a text that stands for a word, and the number of mistakes between them.
+
+    Accents are half a mistake, and two swapped letters somewhat less than one: that hardly happens by chance.
+    """
 
     piece: str
     mistakes: float
 
 
 def misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMatch]:
-    """The casefolded texts that hold every word of the query, spelling mistakes allowed.
+    """Find the casefolded texts that contain every word of the query, spelling mistakes allowed.
 
-    Each comes with the piece of it that stands for the query's longest word, and the mistakes of all of them.
+    Each comes with its piece that stands for the query's longest word, and the mistakes of all words.
     """
     words = sorted(tokens(query), key=len, reverse=True)
-    own = {place: tokens(text) for place, text in texts.items()}
-    vocabulary = dict.fromkeys(token for some in own.values() for token in some)
-    found = dict.fromkeys(texts, SpellingMatch("", 0)) if words else {}
+    text_tokens = {place: tokens(text) for place, text in texts.items()}
+    vocabulary = dict.fromkeys(token for text_words in text_tokens.values() for token in text_words)
+    matches = dict.fromkeys(texts, SpellingMatch("", 0)) if words else {}
     for word in words:
         near = alike(word, vocabulary)
-        best = {place: _best(near, own[place]) for place in found}
-        found = {
+        best = {place: _best(near, text_tokens[place]) for place in matches}
+        matches = {
             place: SpellingMatch(first.piece or piece.piece, first.mistakes + piece.mistakes)
-            for place, first in found.items()
+            for place, first in matches.items()
             if (piece := best[place])
         }
-    return found
+    return matches
 
 
-def _best(near: Mapping[str, SpellingMatch], own: Iterable[str]) -> SpellingMatch | None:
-    return min((near[token] for token in own if token in near), key=lambda one: one.mistakes, default=None)
+def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMatch | None:
+    return min((near[token] for token in words if token in near), key=lambda match: match.mistakes, default=None)
 
 
 def alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
-    """The tokens that may stand for a word, each with the piece of it that does."""
+    """Find the tokens that may stand for a word, each with the piece that does."""
     if is_run(word):
-        return {token: found for token in vocabulary if is_run(token) and (found := _window(word, token))}
+        return {token: match for token in vocabulary if is_run(token) and (match := _window(word, token))}
     bare = plain(word)
     if not is_spelt(word):
         return {token: SpellingMatch(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
@@ -65,17 +67,17 @@ def alike(word: str, vocabulary: Iterable[str]) -> dict[str, SpellingMatch]:
 
 
 def edits_of(typed: int, meant: int = 0) -> int:
-    """How many spelling mistakes a word of so many letters may have: one, and two where one of both is long."""
+    """Return the spelling mistakes allowed for words of these lengths: one, or two if one of them is long."""
     return 2 if max(typed, meant) >= LONG_WORD_LETTERS and typed >= _NEARLY_LONG else 1
 
 
 def _same(word: str, bare: str, token: str) -> bool:
-    """A short word, or one with a digit, has to be there as it is; accents do not count."""
+    """Return true if a short word, or one with a digit, is there unchanged except for accents."""
     return token == word or (bare == token if token.isascii() else bare == plain(token))
 
 
 def _comparable(bare: str, token: str) -> bool:
-    """Lengths first. Words of four letters are alike too often: theirs has to be the same first letter."""
+    """Compare lengths first. Words of four letters are alike too often: they need the same first letter."""
     if len(token) < 4 or abs(len(token) - len(bare)) > edits_of(len(bare), len(token)):
         return False
     return len(bare) > 4 or plain(token[0]) == bare[0]
@@ -88,7 +90,7 @@ def _mistakes(bare: str, form: str, mistakes: float) -> float:
 
 
 def _window(word: str, run: str) -> SpellingMatch | None:
-    """The window of a run that is the word, one character wrong or two swapped from four on; or nothing."""
+    """Return the window of a run that is the word, from four characters on with one wrong or two swapped; else None."""
     if word in run:
         return SpellingMatch(word, 0)
     size = len(word)
@@ -97,4 +99,6 @@ def _window(word: str, run: str) -> SpellingMatch | None:
     if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
         return None
     windows = (run[at : at + size] for at in range(len(run) - size + 1))
-    return next((SpellingMatch(one, 1) for one in windows if OSA.distance(word, one, score_cutoff=1) <= 1), None)
+    return next(
+        (SpellingMatch(window, 1) for window in windows if OSA.distance(word, window, score_cutoff=1) <= 1), None
+    )

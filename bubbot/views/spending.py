@@ -1,4 +1,4 @@
-"""Where the money and the tokens went: settled calls, added up by chat, person, job, model and day."""
+"""Spending of money and tokens: settled calls, added up by chat, person, job, model and day."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ from bubbot.tape.view import Found
 from bubbot.views.budget import BUDGET_CHECKPOINT, SETTLED, hold_from
 
 BY = ("chat", "user", "job", "model", "day")
-"""What spending is divided by."""
+"""The dimensions of spending."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """Calls added up. `nano` are billionths of a US dollar, of the calls that have a price; `unpriced` those that have
-    none, `estimated` those that were cut off; `reservations` the entries they began with."""
+    """A sum of calls.
+
+    Attributes:
+        calls: their number.
+        input_tokens: of the requests.
+        output_tokens: of the answers.
+        cached_tokens: input tokens that the provider had cached.
+        nano: billionths of a US dollar, of the calls that have a price.
+        unpriced: calls without a price.
+        estimated: calls that were cut off.
+        reservations: the entries with which they began.
+    """
 
     calls: int = 0
     input_tokens: int = 0
@@ -31,7 +41,7 @@ class UsageSum:
     reservations: tuple[int, ...] = ()
 
     def plus(self, data: JsonObject, cited: int) -> UsageSum:
-        """With one settled call more. `cited`: the entry that says so."""
+        """Add one settled call. `cited`: the entry of its fact."""
         nano = data["nano"]
         return UsageSum(
             self.calls + 1,
@@ -45,14 +55,14 @@ class UsageSum:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        kept = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated", "reservations")
-        return {"dollars": self.nano / 10**9} | {name: getattr(self, name) for name in kept}
+        """Build the form for programs."""
+        names = ("calls", "input_tokens", "output_tokens", "cached_tokens", "unpriced", "estimated", "reservations")
+        return {"dollars": self.nano / 10**9} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingReport:
-    """All of it, and its parts by the words of `BY`, the dearest first and days in their order."""
+    """The total, and its parts by the words of `BY`, the most expensive first, days in their order."""
 
     total: UsageSum = UsageSum()
     by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
@@ -60,27 +70,29 @@ class SpendingReport:
 
 @dataclass(frozen=True, slots=True)
 class PeriodStartView:
-    """The id after which everything of a period stands: where the newest anchor before its first moment was read."""
+    """The id before a period: up to this id the newest anchor before its first moment was read."""
 
     first: datetime
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest anchor before that moment."""
+        """Read the newest anchor before that moment."""
         return (
             TapeQuery(tape, kinds=(Kind.ANCHOR,), names=(BUDGET_CHECKPOINT,), until=self.first, newest=True, limit=1),
         )
 
     def fold(self, found: Found) -> int:
-        """The id; 0 where the tape has no such anchor."""
+        """Return the id; 0 if the tape has no such anchor."""
         marks = [entry for entry in found[0] if not entry.erased]
         return int(marks[0].payload["state"]["after"]) if marks else 0
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingView:
-    """What was spent from the day `since` on (empty: ever), by everybody or in one chat. Nothing of it stands at or
-    before the id `after`."""
+    """The spending from the day `since` on (empty: ever), by everybody or in one chat.
+
+    Nothing of it is at or before the id `after`.
+    """
 
     since: str = ""
     chat: str = ""
@@ -88,11 +100,11 @@ class SpendingView:
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The settled calls."""
+        """Read the settled calls."""
         return (TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=(SETTLED,)),)
 
     def fold(self, found: Found) -> SpendingReport:
-        """The sums."""
+        """Add up the calls."""
         total = UsageAccumulator()
         parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in BY}
         for entry in found[0]:
@@ -103,24 +115,24 @@ class SpendingView:
             for by, name in names.items():
                 if name:
                     parts[by].setdefault(name, UsageAccumulator()).add(entry)
-        return SpendingReport(total.done(), {by: _ordered(by, sums) for by, sums in parts.items()})
+        return SpendingReport(total.done(), {by: _ordered_sums(by, sums) for by, sums in parts.items()})
 
 
 @dataclass
 class UsageAccumulator:
-    """A sum in the making: a million calls are added in one pass."""
+    """A sum that grows: a million calls are added in one pass."""
 
     sum: UsageSum = UsageSum()
     cites: list[int] = field(default_factory=list)
 
     def add(self, entry: TapeEntry) -> None:
-        """One settled call."""
+        """Add one settled call."""
         added = self.sum.plus(entry.payload["data"], entry.id)
         self.cites += added.reservations
         self.sum = replace(added, reservations=())
 
     def done(self) -> UsageSum:
-        """The sum, with what it cites."""
+        """Return the sum, with its entries."""
         return replace(self.sum, reservations=tuple(self.cites))
 
 
@@ -132,8 +144,8 @@ def _names(entry: TapeEntry) -> dict[str, str] | None:
     return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
 
 
-def _ordered(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
-    done = {name: one.done() for name, one in sums.items()}
+def _ordered_sums(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
+    totals = {name: accumulator.done() for name, accumulator in sums.items()}
     if by == "day":
-        return dict(sorted(done.items()))
-    return dict(sorted(done.items(), key=lambda item: (-item[1].nano, -item[1].input_tokens, item[0])))
+        return dict(sorted(totals.items()))
+    return dict(sorted(totals.items(), key=lambda item: (-item[1].nano, -item[1].input_tokens, item[0])))

@@ -10,23 +10,23 @@ from bubbot.views.selectors import ContextMessage
 LINE = 80
 """Characters of one cited message."""
 LINES = 20
-"""Messages cited, the newest ones."""
+"""The number of newest messages that are cited."""
 
 
 def hint_at(cut: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """One user message that names what people said in the messages that were cut, each with its entry id.
+    """Build a user message that cites the cut messages of people, each with its entry id.
 
-    It only points: whoever needs more reads the entries. Equal cuts give equal hints.
+    It only points: the model reads the entries if it needs more. Equal cuts give equal hints.
     """
-    asked = [one for one in cut if one.message["role"] == "user" and one.ids]
-    if not asked:
+    messages = [message for message in cut if message.message["role"] == "user" and message.ids]
+    if not messages:
         return ()
-    lines = [f"#{one.ids[-1]} {quoted(_short(one.message['content']))}" for one in asked[-LINES:]]
-    more = f" and {len(asked) - LINES} before them" if len(asked) > LINES else ""
-    text = "\n".join([f"[Earlier in this window, not shown in full{more}; tape_search finds them:", *lines]) + "]"
-    return (ContextMessage({"role": "user", "content": text}, tuple(one.ids[-1] for one in asked[-LINES:])),)
+    lines = [f"#{message.ids[-1]} {quoted(_shorten(message.message['content']))}" for message in messages[-LINES:]]
+    before = f" and {len(messages) - LINES} before them" if len(messages) > LINES else ""
+    text = "\n".join([f"[Earlier in this window, not shown in full{before}; tape_search finds them:", *lines]) + "]"
+    return (ContextMessage({"role": "user", "content": text}, tuple(message.ids[-1] for message in messages[-LINES:])),)
 
 
-def _short(content: object) -> str:
+def _shorten(content: object) -> str:
     text = " ".join(content.split()) if isinstance(content, str) else "(attachments)"
     return text if len(text) <= LINE else text[: LINE - 1] + "…"

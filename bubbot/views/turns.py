@@ -1,4 +1,4 @@
-"""The newest turn of a tape, as its entries tell it."""
+"""The newest turn of a tape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bubbot.tape.view import Found
 
 @dataclass(frozen=True, slots=True)
 class LastTurn:
-    """A turn that is on the tape: its id, how it ended, and the first and the last id that it wrote."""
+    """A turn on the tape: its id, its status, and the first and the last id that it wrote."""
 
     turn: str
     status: str
@@ -21,12 +21,12 @@ class LastTurn:
 
 @dataclass(frozen=True, slots=True)
 class LastTurnView:
-    """The newest turn that has ended; None on a tape that has none. Three entries, each found through an index."""
+    """The newest turn that has ended; None on a tape without one. Three entries, each found through an index."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Its end, its start, and the anchor that the first turn of a tape writes before its start."""
+        """Read its end, its start, and the anchor that the first turn of a tape writes before its start."""
         return (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=("turn/end",), newest=True, limit=1),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=1),
@@ -34,7 +34,7 @@ class LastTurnView:
         )
 
     def fold(self, found: Found) -> LastTurn | None:
-        """The turn; None where the entries are not of one."""
+        """Return the turn; None if the entries do not belong to one."""
         end, start, opening = (part[0] if part else None for part in found)
         if end is None or start is None or end.erased or end.meta.get("turn") != start.meta.get("turn"):
             return None

@@ -1,4 +1,4 @@
-"""How large a tape is and what its newest model call used."""
+"""The size of a tape and the usage of its newest model call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from bubbot.tape.view import Found
 
 @dataclass(frozen=True, slots=True)
 class TapeInfo:
-    """A tape in figures. `entries` is the newest id; `last_anchor` (name, id) is the one that opens the window.
+    """A tape in numbers.
 
-    `entries_since_anchor` counts every entry where there is no anchor. `last_usage` is that of the newest model
-    call, None where there was none or it reported nothing. Dates are those of the first and the newest entry.
+    Attributes:
+        entries: the newest id.
+        last_anchor: name and id of the anchor that opens the window.
+        entries_since_anchor: all entries if there is no anchor.
+        last_usage: of the newest model call; None if there was none or it reported nothing.
+        first_date: of the first entry.
+        last_date: of the newest entry.
     """
 
     entries: int = 0
@@ -30,15 +35,15 @@ class TapeInfo:
 
 @dataclass(frozen=True, slots=True)
 class InfoView:
-    """Four entries, each found through an index: the cost does not grow with the tape."""
+    """The numbers of a tape, from four entries, each found through an index: the cost does not grow with the tape."""
 
     @property
     def heavy(self) -> bool:
-        """Four entries."""
+        """False: it reads four entries."""
         return False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The first entry, the newest one, the anchor that opens the window, the newest model call."""
+        """Read the first entry, the newest one, the anchor that opens the window, the newest model call."""
         return (
             TapeQuery(tape, IdRanges(((1, 1),))),
             TapeQuery(tape, newest=True, limit=1),
@@ -47,7 +52,7 @@ class InfoView:
         )
 
     def fold(self, found: Found) -> TapeInfo:
-        """The figures; all empty for an empty tape."""
+        """Return the numbers; all empty for an empty tape."""
         first, newest, opening, step = (part[0] if part else None for part in found)
         if first is None or newest is None:
             return TapeInfo()
@@ -62,7 +67,7 @@ class InfoView:
 
 
 def step_usage(step: TapeEntry) -> Usage | None:
-    """What a `loop.step` event says its model call used, or None where it says nothing."""
+    """Return the usage in a `loop.step` event; None if it has none."""
     data = step.payload.get("data")
     usage = data.get("usage") if isinstance(data, Mapping) else None
     if not isinstance(usage, Mapping):

@@ -1,4 +1,4 @@
-"""Why the last answer is what it is: what the model was shown, what ran, what it cost."""
+"""Explanation of an answer: the model's messages, the tools that ran, the cost."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 from bubbot.tape.view import Found
 
 RECENT_TURNS = 20
-"""Turns looked at, newest first, for one that asked the model."""
+"""The newest turns that are searched for one with a model call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A finished turn: its id and status, its first and last entry, the data of its steps, the tools it ran.
+    """A finished turn.
 
-    `steps` are the data of its `loop.step` events with their entry ids; `answer` is the entry of the answer;
-    `errors` are entry id, kind and message of what ended it early.
+    Attributes:
+        turn: its id.
+        status: how it ended.
+        first: its first entry.
+        last: its last entry.
+        steps: entry id and data of its `loop.step` events.
+        tools: entry id and name of the tools it ran.
+        answer: the entry of the answer; None without one.
+        errors: entry id, kind and message of the errors that ended it early.
     """
 
     turn: str
@@ -33,7 +40,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class TurnSpansView:
-    """The newest turns as (first, last) entry ids, newest first, without the one that is running.
+    """The newest turns as (first, last) entry ids, newest first, without the running one.
 
     `turn`: only those whose id begins so, of the whole tape.
     """
@@ -42,13 +49,13 @@ class TurnSpansView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The newest starts and ends, through the name index."""
+        """Read the newest starts and ends, through the name index."""
         names = ("turn/start", "turn/end", "turn/interrupted")
         limit = None if self.turn else 2 * RECENT_TURNS + 1
         return (TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=limit),)
 
     def fold(self, found: Found) -> tuple[tuple[int, int], ...]:
-        """Each end with the start just before it."""
+        """Pair each end with the start just before it."""
         spans = []
         end: TapeEntry | None = None
         for entry in found[0]:
@@ -63,18 +70,18 @@ class TurnSpansView:
 
 @dataclass(frozen=True, slots=True)
 class WhyView:
-    """One turn explained from its own entries; None where it asked no model, unless `bare`."""
+    """One turn explained from its own entries; None if it called no model, unless `bare`."""
 
     span: tuple[int, int]
     bare: bool = False
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """The entries of the turn."""
+        """Read the entries of the turn."""
         return (TapeQuery(tape, IdRanges((self.span,))),)
 
     def fold(self, found: Found) -> Explanation | None:
-        """The explanation."""
+        """Build the explanation."""
         entries = found[0]
         steps = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == "loop.step")
         if not steps and not self.bare:

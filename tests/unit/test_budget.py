@@ -99,7 +99,7 @@ async def test_a_call_whose_fact_cannot_be_written_is_counted_and_ends_well(
         await memory_store.aclose()
     await budget.written()
     assert budget.spent("bot", "", DAY).tokens == 6
-    assert "what a model call took is not written" in caplog.text
+    assert "model call usage not written" in caplog.text
 
 
 @pytest.mark.parametrize(

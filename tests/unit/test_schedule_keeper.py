@@ -187,7 +187,7 @@ class TestTheClockOnTheWall:
             fired = [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")]
             assert fired == ["13:00", "16:00", "14:00", "15:00", "17:00"]
             assert len(await bot.facts("clock")) == 1
-            assert "go on from the present" in caplog.text
+            assert "resume from the present" in caplog.text
             (standing,) = bot.book.state.jobs.values()
             assert standing.runs == 5
             await bot.book.load()

@@ -116,6 +116,6 @@ async def test_each_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING):
         await Work(OSError("down"), ValueError("odd"), None).run()
     assert [record.getMessage() for record in caplog.records] == [
-        "the work failed (OSError: down); again in 1 seconds",
-        "the work failed (ValueError: odd); again in 2 seconds",
+        "the work failed, retrying in 1 seconds: OSError: down",
+        "the work failed, retrying in 2 seconds: ValueError: odd",
     ]
