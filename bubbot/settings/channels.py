@@ -84,7 +84,7 @@ def _guilds(value: object) -> object:
             raise ValueError("ids with tables, or a list of ids") from None
     tables = value if isinstance(value, Mapping) else {one: {"open": True} for one in _listed(value)}
     if not all(isinstance(table, Mapping | GuildSettings) for table in tables.values()):
-        raise ValueError("a table for each id, such as [channels.discord.channel.guilds.42]")
+        raise ValueError("a table for each id, such as [channels.discord.guilds.42]")
     try:
         return {numeric_id(one): dict(table) for one, table in tables.items()}
     except ConfigError as error:
@@ -94,7 +94,7 @@ def _guilds(value: object) -> object:
 def _listed(value: object) -> list[Any]:
     items = _ids(value)
     if not isinstance(items, list):
-        raise ValueError("a list of ids, or tables such as [channels.discord.channel.guilds.42]")  # noqa: TRY004 - pydantic's
+        raise ValueError("a list of ids, or tables such as [channels.discord.guilds.42]")  # noqa: TRY004 - pydantic's
     return items
 
 

@@ -118,7 +118,7 @@ def read_secret(path: Path, what: str) -> str:
 
 
 def written_secrets(config: Path) -> list[str]:
-    """Name the settings whose secrets stand in a configuration itself, such as `channels.telegram.channel.token`.
+    """Name the settings whose secrets stand in a configuration itself, such as `channels.telegram.token`.
 
     Raises `ConfigError` if it cannot be read.
     """

@@ -186,15 +186,15 @@ def test_beside_a_daemon_backups_are_made_and_garbage_is_collected(home: Path, t
 def test_a_backup_with_secrets_in_its_configuration_says_so(home: Path, tmp_path: Path) -> None:
     assert "No secrets are in it" in fine(home, "backup", str(tmp_path / "without"))
     token, password = "12345678:" + "a" * 35, "p4ssw0rd"
-    text = f'[model]\napi_base = "http://me:{password}@localhost/v1"\n[channels.telegram.channel]\ntoken = "{token}"\n'
+    text = f'[model]\napi_base = "http://me:{password}@localhost/v1"\n[channels.telegram]\ntoken = "{token}"\n'
     (home / "config.toml").write_text(text)
     told = fine(home, "backup", str(tmp_path / "with"))
     assert (
-        "config.toml holds secrets (model.api_base, channels.telegram.channel.token), and so does this backup" in told
+        "config.toml holds secrets (model.api_base, channels.telegram.token), and so does this backup" in told
     )
     assert json.loads(fine(home, "backup", "--json"))["secrets"] == [
         "model.api_base",
-        "channels.telegram.channel.token",
+        "channels.telegram.token",
     ]
     assert token not in told
     assert password not in told

@@ -133,7 +133,7 @@ async def test_a_token_that_is_refused_is_one_sentence_and_the_end(server: Serve
     configured(home, server, token="123456789." + "A" * 35 + "." + "B" * 35)
     daemon = await started(home)
     assert await daemon.ended() == 6
-    assert daemon.errors.count("[channels.discord.channel] token was refused by Discord") <= 2
+    assert daemon.errors.count("[channels.discord] token was refused by Discord") <= 2
     assert "A" * 35 not in daemon.errors
 
 
@@ -150,7 +150,7 @@ async def test_without_the_text_of_messages_the_channel_says_so_and_the_others_g
             telegram.say(person, ",status")
             await telegram.until(lambda: len(telegram.answers(person)) == 2, 20)
             assert (
-                "discord: refused, and not tried again ([channels.discord.channel] content = "
+                "discord: refused, and not tried again ([channels.discord] content = "
                 in telegram.answers(person)[-1]
             )
             assert daemon.errors.count("needs the Message Content Intent: turn it on") == 1

@@ -81,7 +81,7 @@ async def test_it_works_beside_a_daemon_and_asks_its_platform(tmp_path: Path) ->
             done = await asyncio.to_thread(bot.run, home, "doctor", "--deep", "--json")
             told = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
             assert done.returncode == 0, told
-            assert "[channels.telegram.channel] is bubbot_bot" in told["platform.ok"]["cause"]
+            assert "[channels.telegram] is bubbot_bot" in told["platform.ok"]["cause"]
             assert {"lock.held", "database.ok", "delivery.ok", "disk.ok"} <= set(told)
             assert server.bot.token not in done.stdout.decode() + done.stderr.decode()
             assert len(server.calls("getMe")) == asked + 1

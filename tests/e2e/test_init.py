@@ -117,7 +117,7 @@ class TestByQuestions:
         assert "on Telegram: it answers." in told
 
     async def test_a_token_that_is_there_and_refused_can_be_left_as_it_is(self, home: Path, telegram: Telegram) -> None:
-        text = f'[channels.telegram.channel]\ntoken = "{WRONG}"\n'
+        text = f'[channels.telegram]\ntoken = "{WRONG}"\n'
         configured(home, text)
         lines = ["", "", "", "", "", ""]
         told = await asyncio.to_thread(fine, home, "--model", "", lines=lines, env=at(telegram))
@@ -139,7 +139,7 @@ class TestByQuestions:
             lines = ["", "", "", "", f"Bot {server.bot.token}", "42"]
             told = await asyncio.to_thread(fine, home, "--model", "scripted", lines=lines, env=env)
         assert f"This is {server.bot.user.username} (id {server.bot.user.id})." in told
-        assert {"[channels.discord.channel]", "owners = [42]"} <= {*settings_in(home)}
+        assert {"[channels.discord]", "owners = [42]"} <= {*settings_in(home)}
         assert (home / "secrets" / "discord-token").read_text().strip() == server.bot.token
 
     async def test_an_end_of_the_input_at_any_question_leaves_everything_as_it_was(
@@ -211,7 +211,7 @@ class TestByOptions:
     ) -> None:
         env = {**at(telegram), "BUBBOT_CHANNELS__TELEGRAM__TOKEN": telegram.bot.token}
         assert "@bubbot_bot" in await asyncio.to_thread(fine, home, "--yes", "--owner", "telegram:42", env=env)
-        assert settings_in(home)[-2:] == ["[channels.telegram.channel]", "owners = [42]"]
+        assert settings_in(home)[-2:] == ["[channels.telegram]", "owners = [42]"]
         assert not there(home / "secrets")
         # Where an option gives it, too, it is meant to be kept.
         options = ["--yes", "--telegram-token", "-"]
@@ -273,7 +273,7 @@ class TestWhatIsThere:
             (b"[bot\n", "this is not TOML"),
             (b"[bot]\nname = '\xff'\n", "is not UTF-8"),
             (
-                b"[channels.telegram.channel]\ntoken = '7777:wwwwwwwwww'\nmoode = 'x'\n",
+                b"[channels.telegram]\ntoken = '7777:wwwwwwwwww'\nmoode = 'x'\n",
                 "moode is no key of a Telegram channel",
             ),
             (b"bot.name = 'x'\n", "change it by hand"),

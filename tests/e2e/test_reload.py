@@ -75,7 +75,7 @@ async def test_who_may_speak_changes_under_the_running_channel(tmp_path: Path) -
         assert [one["name"] for one in await facts(home)] == ["config/loaded", "config/loaded"]
         assert (await facts(home))[1]["data"] == {
             "how": "signal",
-            "changed": {"channels.telegram.channel.members": [bob.id]},
+            "changed": {"channels.telegram.members": [bob.id]},
             "later": [],
         }
         assert server.bot.token not in str(await facts(home))

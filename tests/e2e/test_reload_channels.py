@@ -64,7 +64,7 @@ async def test_members_of_a_discord_channel_change_without_a_new_connection(tmp_
             await server.until(lambda: platform.answers(ada) == ["You said: one"], 20)
             before = [*server.gateway.sessions], [*server.gateway.connections]
             configure(home, {"discord": {**table, "members": [int(bob)]}}, ECHO)
-            assert await reloaded(home) == "Taken over: channels.discord.channel.members.\n"
+            assert await reloaded(home) == "Taken over: channels.discord.members.\n"
             platform.say(bob, "two")
             await server.until(lambda: platform.answers(bob) == ["You said: two"], 20)
             assert ([*server.gateway.sessions], [*server.gateway.connections]) == before

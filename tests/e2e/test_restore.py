@@ -158,7 +158,7 @@ RECOMMENDED = """
 name = "scripted"
 script = "script.json"
 api_key_file = "secrets/model-api-key"
-[channels.telegram.channel]
+[channels.telegram]
 token_file = "secrets/telegram-token"
 owners = [{owner}]
 groups = [-100777]
@@ -197,11 +197,11 @@ async def test_a_home_restored_without_its_secrets_can_be_read_talked_with_and_g
         (other / "script.json").write_text("{}")
         files = [str(other / "secrets" / name) for name in ("model-api-key", "telegram-token")]
         assert f"{files[0]}  ([model] api_key)" in told
-        assert f"{files[1]}  ([channels.telegram.channel] token)" in told
+        assert f"{files[1]}  ([channels.telegram] token)" in told
         assert re.search(rf"telegram +{ada} +owner", told)
         assert re.search(rf"telegram +{bob} +member +granted", told)
-        assert "[channels.telegram.channel] groups: -100777" in told
-        assert f"[channels.telegram.channel] base_url: '{server.base_url}'" in told
+        assert "[channels.telegram] groups: -100777" in told
+        assert f"[channels.telegram] base_url: '{server.base_url}'" in told
 
         assert run(other, "status").stdout.startswith(b"No bot runs")
         assert "stdin:default" in fine(other, "tape", "list")

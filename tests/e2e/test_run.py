@@ -19,8 +19,8 @@ TOKEN = 'token = "4242:planted-token"\nbase_url = "http://127.0.0.1:9"\n'
     [
         (f'[channels.a]\nkind = "telegarm"\n{TOKEN}', "[channels.a] kind: No plugin 'telegarm'"),
         (
-            f"[channels.telegram.channel]\n{TOKEN}pairng = false\n",
-            "[channels.telegram.channel] pairng is no key of a Telegram channel",
+            f"[channels.telegram]\n{TOKEN}pairng = false\n",
+            "[channels.telegram] pairng is no key of a Telegram channel",
         ),
         (
             f'[channels.a]\nkind = "telegram"\n{TOKEN}[channels.b]\nkind = "telegram"\n{TOKEN}',

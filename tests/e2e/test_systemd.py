@@ -76,7 +76,7 @@ class Walk:
     async def hand_over(self) -> None:
         """The token as a credential; the service is ready when the platform is polled."""
         config = (
-            f'[model]\nname = "scripted"\nscript = "{HOME}/script.json"\n[channels.telegram.channel]\nowners = [{self.ada.id}]\n'
+            f'[model]\nname = "scripted"\nscript = "{HOME}/script.json"\n[channels.telegram]\nowners = [{self.ada.id}]\n'
             f'debounce = 0.05\nbase_url = "{self.server.base_url}"\nbase_file_url = "{self.server.base_file_url}"\n'
         )
         for path, text in ((f"{HOME}/config.toml", config), (f"{HOME}/script.json", json.dumps(SCRIPT))):

@@ -388,7 +388,7 @@ class TestWhenThingsGoWrong:
         configured(home, server, token="123456:" + "A" * 35)
         daemon = await started(home)
         assert await daemon.ended() == 6
-        assert daemon.errors.count("[channels.telegram.channel] token") <= 2
+        assert daemon.errors.count("[channels.telegram] token") <= 2
         assert "A" * 35 not in daemon.errors
 
     async def test_a_restart_over_an_old_poll_is_no_second_poller(self, server: Server, ada: User, home: Path) -> None:

@@ -27,7 +27,7 @@ ODD = st.text(st.characters(codec="utf-8") | st.sampled_from("\"'\\#[]{}=\n\r\t\
 TABLES = st.sampled_from([("channels", "telegram"), ("channels", "discord"), ("channels", "work-bot")])
 OWNERS = st.lists(st.integers(1, 10**19), max_size=3, unique=True)
 BEFORE = st.sampled_from(
-    [None, "", '[bot]\nname = "x" # y\n\n[channels.telegram.channel]\ntoken = "old" # mine\n', "#[bot]\r\n[log]\r\n"]
+    [None, "", '[bot]\nname = "x" # y\n\n[channels.telegram]\ntoken = "old" # mine\n', "#[bot]\r\n[log]\r\n"]
 )
 
 

@@ -76,7 +76,7 @@ class TestSettings:
         offline = replace(asking, online=False)
         assert list(await told(offline, telegram={"token": TOKEN}, stdin={}, terminal={})) == ["channel.ok"]
         missing = (await told(offline, discord={}))["channel.no_token"]
-        assert (missing.level, "[channels.discord.channel]" in missing.cause) == ("warning", True)
+        assert (missing.level, "[channels.discord]" in missing.cause) == ("warning", True)
         assert missing.fix == f"bubbot init --home {asking.home.path}"
         twice = await told(offline, a={"kind": "telegram", "token": TOKEN}, b={"kind": "telegram", "token": TOKEN})
         assert "[channels.b] token is that of [channels.a]" in twice["channel.same_token"].cause

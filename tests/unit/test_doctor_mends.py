@@ -227,7 +227,7 @@ class TestOtherUsers:
     @mends("secret.file_unreadable")
     def test_a_secret_of_somebody_else(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         access, file = os.access, home.path / "token"
-        config(home, '[channels.telegram.channel]\ntoken_file = "token"\n')
+        config(home, '[channels.telegram]\ntoken_file = "token"\n')
         file.write_text(TOKEN)
         os.chown(file, 65534, 65534)
         monkeypatch.setattr(
@@ -237,7 +237,7 @@ class TestOtherUsers:
 
     @mends("channel.hidden_token")
     def test_a_token_that_only_root_can_see(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        config(home, "[channels.telegram.channel]\n")
+        config(home, "[channels.telegram]\n")
         unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
         store = tmp_path / "credstore"
         with monkeypatch.context() as inside:
@@ -263,7 +263,7 @@ class TestSecrets:
     @plants("secret.file_odd")
     @mends("secret.file_missing", "secret.file_empty", "secret.file_open", "secret.file_odd")
     def test_a_file_with_a_secret(self, home: Home, tmp_path: Path) -> None:
-        config(home, '[channels.telegram.channel]\ntoken_file = "token"\n')
+        config(home, '[channels.telegram]\ntoken_file = "token"\n')
         file, check = home.path / "token", checkup(home)
         mend(check, "secret.file_missing", tmp_path, data=TOKEN)
         file.write_text("")
@@ -281,14 +281,14 @@ class TestSecrets:
     def test_a_token_is_replaced_where_it_is_taken_from(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        named = '[channels.telegram.channel]\ntoken_file = "token"\n'
+        named = '[channels.telegram]\ntoken_file = "token"\n'
         file, check = home.path / "token", checkup(home)
         config(home, named)
         file.touch(0o600)
         for wrong, wanted in (("12345678:short", "secret.odd_token"), ("nonsense", "channel.invalid")):
             file.write_text(wrong)
             mend(check, wanted, tmp_path, data=TOKEN)
-            config(home, f'[channels.telegram.channel]\ntoken = "{wrong}"\n')
+            config(home, f'[channels.telegram]\ntoken = "{wrong}"\n')
             mend(check, wanted, tmp_path, text=named)
         config(home, f'{named}[channels.b]\nkind = "telegram"\ntoken_file = "other"\n')
         shutil.copy(file, home.path / "other")
@@ -307,14 +307,14 @@ class TestChannels:
     @mends("channel.no_token")
     def test_one_without_a_token(self, home: Home, tmp_path: Path) -> None:
         with platform() as server:
-            config(home, f'[channels.telegram.channel]\nbase_url = "{server.base_url}"\n')
+            config(home, f'[channels.telegram]\nbase_url = "{server.base_url}"\n')
             typed = f"\n\n\n\n{server.bot.token}\n42\n\n"
             mend(checkup(home), "channel.no_token", tmp_path, data=typed)
 
     @plants("channel.nobody")
     @mends("channel.nobody")
     def test_one_on_which_nobody_can_ever_speak(self, home: Home, tmp_path: Path) -> None:
-        silent = f'[channels.telegram.channel]\ntoken = "{TOKEN}"\npairing = false\n'
+        silent = f'[channels.telegram]\ntoken = "{TOKEN}"\npairing = false\n'
         config(home, silent)
         mend(checkup(home), "channel.nobody", tmp_path, text=f"{silent}owners = [42]\n")
         config(home, silent)
@@ -325,7 +325,7 @@ class TestChannels:
     @mends("platform.refused")
     def test_one_whose_token_is_refused(self, home: Home, tmp_path: Path) -> None:
         with platform() as server:
-            config(home, f'[channels.telegram.channel]\ntoken_file = "token"\nbase_url = "{server.base_url}"\n')
+            config(home, f'[channels.telegram]\ntoken_file = "token"\nbase_url = "{server.base_url}"\n')
             (home.path / "token").touch(0o600)
             (home.path / "token").write_text(OTHER)
 
@@ -341,7 +341,7 @@ class TestCredentials:
     def test_a_token_that_systemd_hands_over_is_not_missing(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        config(home, "[channels.telegram.channel]\n")
+        config(home, "[channels.telegram]\n")
         runtime, store = tmp_path / "run", tmp_path / "credstore"
         unit = rendered("bubbot.service", python=Path(sys.executable), home=home.path, config=None)
         monkeypatch.setattr("bubbot.ops.doctor.credentials.told", lambda words: unit if "--system" in words else None)
@@ -354,7 +354,7 @@ class TestCredentials:
         assert "channel.credential" in found(checkup(home)())
         folder = runtime / "credentials" / "bubbot.service"
         folder.mkdir(parents=True)
-        (folder / "channels.telegram.channel.token").write_text(TOKEN)
+        (folder / "channels.telegram.token").write_text(TOKEN)
         assert {"channel.ok"} == {one for one in found(checkup(home)()) if one.startswith("channel")}
         assert service_credentials(Home(tmp_path / "other")) == ServiceCredentials()
 
@@ -405,7 +405,7 @@ class TestDatabase:
             ada = server.user("Ada")
             room = str(server.private(ada).id)
             table = f'token = "{server.bot.token}"\nbase_url = "{server.base_url}"\nowners = [{ada.id}]\n'
-            config(home, f"[channels.telegram.channel]\n{table}")
+            config(home, f"[channels.telegram]\n{table}")
 
             start = {"attempt": 1, "session": f"telegram:{room}", "inbounds": []}
 

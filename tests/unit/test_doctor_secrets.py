@@ -67,7 +67,7 @@ class TestFiles:
 
     @plants("secret.file_unreadable")
     def test_one_of_somebody_else(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        home.config.write_text('[channels.telegram.channel]\ntoken_file = "token"\n')
+        home.config.write_text('[channels.telegram]\ntoken_file = "token"\n')
         (home.path / "token").write_text(CANARY)
         monkeypatch.setattr("os.access", lambda *_: False)
         assert of_files(home)["secret.file_unreadable"].fix.startswith("sudo chown")
@@ -106,9 +106,9 @@ class TestFiles:
 class TestKeys:
     @plants("secret.in_config")
     def test_secrets_in_the_settings_are_named_and_not_shown(self, home: Home) -> None:
-        home.config.write_text(f'[model]\napi_key = "{CANARY}"\n[channels.telegram.channel]\ntoken = "{RIGHT}"\n')
+        home.config.write_text(f'[model]\napi_key = "{CANARY}"\n[channels.telegram]\ntoken = "{RIGHT}"\n')
         finding = told(check_secrets(load(home=home.path), home, None))["secret.in_config"]
-        assert "(model.api_key, channels.telegram.channel.token)" in finding.cause
+        assert "(model.api_key, channels.telegram.token)" in finding.cause
         assert finding.level == "ok"
 
     @plants("secret.no_key")

@@ -149,7 +149,7 @@ class TestReading:
             home.path.mkdir(mode=0o700, exist_ok=True)
             if name == "key":
                 home.config.write_text(
-                    '[model]\napi_key_file = "key"\n[channels.telegram.channel]\ntoken_file = "key"\n'
+                    '[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n'
                 )
             odd(home.path / name, what)
             told = found(examine(home, None, now=START, deep=True).findings)

@@ -20,7 +20,7 @@ WRITTEN = """\
 name = "Ada # 1"   # who it is
 #language = "en"
 
-#[channels.telegram.channel]
+#[channels.telegram]
 #owners = []
 [log]
 level = "debug"
@@ -51,7 +51,7 @@ def test_a_commented_default_becomes_the_line_of_the_value() -> None:
 def test_a_commented_section_is_switched_on_and_the_rest_of_it_stays() -> None:
     made = with_value(WRITTEN, ("channels", "telegram"), "owners", [42])
     assert changed(WRITTEN, made) == [
-        ("#[channels.telegram.channel]", "[channels.telegram.channel]"),
+        ("#[channels.telegram]", "[channels.telegram]"),
         ("#owners = []", "owners = [42]"),
     ]
 

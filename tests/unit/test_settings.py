@@ -90,7 +90,7 @@ def test_what_looks_like_json_in_the_environment_stays_text(tmp_path: Path, monk
 
 
 def test_channels_come_unparsed_and_know_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = '[channels.telegram.channel]\nowners = [1]\n[channels.work-bot]\nkind = "telegram"\n[channels.work-bot.deep]\nx = 1\n'
+    text = '[channels.telegram]\nowners = [1]\n[channels.work-bot]\nkind = "telegram"\n[channels.work-bot.deep]\nx = 1\n'
     written(tmp_path, text)
     monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__TOKEN", CANARY)
     monkeypatch.setenv("BUBBOT_CHANNELS__WORK_BOT__TOKEN", "1:x")
@@ -106,7 +106,7 @@ def test_channels_come_unparsed_and_know_their_kind(tmp_path: Path, monkeypatch:
 
 
 def test_a_channel_without_keys_is_there(tmp_path: Path) -> None:
-    written(tmp_path, "[channels.terminal.stdin]\n")
+    written(tmp_path, "[channels.stdin]\n")
     assert load(home=tmp_path).channels == {"stdin": {"kind": "stdin"}}
 
 
@@ -203,7 +203,7 @@ class TestWrongValues:
             ("[log]\nlevel = 5", "[log] level is 5, but must be one of debug, info, warning, error."),
             ("model = 5", "[model] must be a section with keys, not a single value."),
             ("[[model]]\nname = 'x'", "[model] must be a section with keys, not a single value."),
-            ("[channels]\nstdin = true", "[channels.terminal.stdin] must be a section with keys"),
+            ("[channels]\nstdin = true", "[channels.stdin] must be a section with keys"),
             ("[channels.'a:b']", "[channels.a:b] needs another name"),
             ("[channels.x]\nkind = ''", "[channels.x] kind must be the name of an adapter, in quotes."),
         ],
@@ -275,7 +275,7 @@ class TestUnknownNames:
             ("BUBBOT_MODEL_NAME", "names no setting: write BUBBOT_MODEL__NAME"),
             ("BUBBOT_MODEL_API_KEY", "names no setting: write BUBBOT_MODEL__API_KEY"),
             ("BUBBOT_MODEL", "names no setting: write BUBBOT_MODEL__<KEY>"),
-            ("BUBBOT_CHANNELS__TELEGRAM", "[channels.telegram.channel] must be a section with keys"),
+            ("BUBBOT_CHANNELS__TELEGRAM", "[channels.telegram] must be a section with keys"),
             ("BUBBOT_CHANNELS__TELEGRAM__", "names no setting"),
             ("BUBBOT_CHANNELS____TOKEN", "names no setting"),
         ],

@@ -29,9 +29,9 @@ def test_every_key_that_differs_is_named_with_its_path() -> None:
     )
     assert changes(old, new).now == (
         "budget.users.each.day",
-        "channels.discord.channel.kind",
-        "channels.discord.channel.token",
-        "channels.telegram.channel.token",
+        "channels.discord.kind",
+        "channels.discord.token",
+        "channels.telegram.token",
         "model.api_key",
     )
 
@@ -67,6 +67,6 @@ def test_facts_show_what_is_set_and_no_secret(key: str) -> None:
     assert "planted" not in str(shown)
     assert shown["bot.name"] == "ada"
     assert len(shown["bot.persona"]) < 300
-    assert shown["channels.telegram.channel.owners"] == [42]
-    assert shown["channels.telegram.channel.live"] is False
+    assert shown["channels.telegram.owners"] == [42]
+    assert shown["channels.telegram.live"] is False
     assert "memory.recent_days" not in shown

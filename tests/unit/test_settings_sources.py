@@ -112,7 +112,7 @@ class TestSecrets:
 
     @pytest.mark.usefixtures("key")
     def test_from_a_file(self, tmp_path: Path) -> None:
-        written(tmp_path, '[model]\napi_key_file = "key"\n[channels.telegram.channel]\ntoken_file = "key"\n')
+        written(tmp_path, '[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
         settings = load(home=tmp_path)
         assert self.api_key(tmp_path) == CANARY
         assert settings.channels["telegram"] == {"kind": "telegram", "token": CANARY}
@@ -144,8 +144,8 @@ class TestSecrets:
     def test_credentials_of_channels_and_of_others(
         self, tmp_path: Path, credentials: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (credentials / "channels.telegram.channel.token").write_text(CANARY)
-        (credentials / "channels.telegram.channel.owners").write_text("no secret")
+        (credentials / "channels.telegram.token").write_text(CANARY)
+        (credentials / "channels.telegram.owners").write_text("no secret")
         (credentials / "somebody-elses").write_text("x")
         monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__MODE", "polling")
         assert load(home=tmp_path).channels == {"telegram": {"kind": "telegram", "token": CANARY, "mode": "polling"}}
@@ -189,7 +189,7 @@ class TestSecrets:
             f'[channels]\ntoken = "{CANARY}"\n',
             f'[model]\napi_base = "ftp://me:{CANARY}@host"\n',
             f'[model]\napi_key = "{CANARY}\n',
-            f'[channels.telegram.channel]\nkind = 5\ntoken = "{CANARY}"\n',
+            f'[channels.telegram]\nkind = 5\ntoken = "{CANARY}"\n',
         ],
     )
     def test_are_never_shown(self, tmp_path: Path, text: str) -> None:

@@ -108,13 +108,13 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("value", "words"),
         [
-            ({"my server": {}}, ("[channels.discord.channel] guilds", "my server", "numeric ids")),
-            ({"5": {"alwys": [1]}}, ("[channels.discord.channel.guilds.5] alwys", "'always'")),
-            ({"5": {"always": ["general"]}}, ("[channels.discord.channel.guilds.5] always", "general", "numeric ids")),
-            ({"5": {"open": "maybe"}}, ("[channels.discord.channel.guilds.5] open", "maybe", "true or false")),
-            ({"5": 3}, ("[channels.discord.channel] guilds", "3", "a table for each id")),
-            (True, ("[channels.discord.channel] guilds", "true", "a list of ids")),
-            ("{", ("[channels.discord.channel] guilds", "ids with tables")),
+            ({"my server": {}}, ("[channels.discord] guilds", "my server", "numeric ids")),
+            ({"5": {"alwys": [1]}}, ("[channels.discord.guilds.5] alwys", "'always'")),
+            ({"5": {"always": ["general"]}}, ("[channels.discord.guilds.5] always", "general", "numeric ids")),
+            ({"5": {"open": "maybe"}}, ("[channels.discord.guilds.5] open", "maybe", "true or false")),
+            ({"5": 3}, ("[channels.discord] guilds", "3", "a table for each id")),
+            (True, ("[channels.discord] guilds", "true", "a list of ids")),
+            ("{", ("[channels.discord] guilds", "ids with tables")),
         ],
     )
     def test_what_is_wrong_is_named_with_its_value_and_the_fix(self, value: object, words: tuple[str, ...]) -> None:

