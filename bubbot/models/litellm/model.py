@@ -344,7 +344,7 @@ class LitellmModel:
         if counts.is_plausible(most_input=max_input, most_output=self._max_output[target]):
             return usage
         log.warning(
-            "%s says that it read %d and wrote %d tokens, which cannot be; they are estimated instead",
+            "implausible token counts, estimating instead: %s reports %d tokens read and %d written",
             target,
             counts.input_tokens,
             counts.output_tokens,
@@ -373,7 +373,7 @@ class LitellmModel:
             answer_tokens = await asyncio.to_thread(self._tokenizers.count_text, target, answer.said())
         except Exception:  # an answer that arrived must not be lost because it could not be counted
             log.warning(
-                "the tokens of an answer of %s could not be counted",
+                "token count of an answer failed: %s",
                 target,
                 exc_info=True,
                 extra={"action": "litellm.count"},
@@ -391,7 +391,7 @@ class LitellmModel:
         return redact(self._own_secrets(text))
 
     def _log_failure(self, action: str, error: ModelError, **facts: str) -> None:
-        log.info("%s", error, extra={"action": action, **facts})
+        log.info("model call failed: %s", error, extra={"action": action, **facts})
 
 
 def _provider_usage(chunks: Any) -> Any:
