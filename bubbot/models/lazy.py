@@ -1,4 +1,4 @@
-"""A model that is loaded when it is needed: litellm takes seconds to import, and most commands never ask a model."""
+"""A model that is loaded on demand: litellm takes seconds to import, and most commands never call a model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from bubbot.ports.model import (
 
 
 class LazyModel:
-    """See `Model`. `load` runs in a thread, once: at the first request, or earlier where `warm` is called.
+    """A `Model` that `load` makes at the first request, or earlier if `warm` is called.
 
-    `load` raises a `BubbotError` where it fails; the next request then tries again.
+    `load` runs once, in a thread. If it fails, it raises a `BubbotError`, and the next request tries again.
     """
 
     def __init__(self, name: str, traits: ModelTraits, load: Callable[[], Model]) -> None:
@@ -40,56 +40,56 @@ class LazyModel:
 
     @property
     def traits(self) -> ModelTraits:
-        """Known without loading."""
+        """The traits, known without loading."""
         return self._traits
 
     def warm(self) -> None:
-        """Begins to load in the background."""
+        """Begin to load in the background."""
         if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(_without_collector, self._load))
-            self._loading.add_done_callback(self._loaded)
+            self._loading = asyncio.create_task(asyncio.to_thread(_load_without_gc, self._load))
+            self._loading.add_done_callback(self._on_load_done)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
-        model = await self._loaded_model()
-        # A stream is a generator; closing it early has to reach the one inside.
+        model = await self._get_model()
+        # A stream is a generator: closing this one early has to close the inner one, too.
         async with aclosing(cast("AsyncGenerator[ModelEvent, None]", model.stream(request))) as events:
             async for event in events:
                 yield event
 
     async def count(self, request: ModelRequest) -> TokenCount | None:
-        """See `CountsTokens.count`. Waits for the load, which the call that follows needs anyway."""
-        model = await self._loaded_model()
+        """See `CountsTokens.count`. It waits for the load, which the following call needs anyway."""
+        model = await self._get_model()
         return await model.count(request) if isinstance(model, CountsTokens) else None
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """See `TranscribesAudio.transcribe`."""
-        model = await self._loaded_model()
+        model = await self._get_model()
         if not isinstance(model, TranscribesAudio):
             raise ModelError(f"{self._name} cannot write down what recordings say")
         return await model.transcribe(data, name, media_type)
 
     async def aclose(self) -> None:
-        """See `Model.aclose`. A load that runs is waited for: a thread cannot be stopped."""
+        """See `Model.aclose`. It waits for a running load: a thread cannot be stopped."""
         if self._loading is not None:
             with suppress(BubbotError):
                 await (await asyncio.shield(self._loading)).aclose()
 
-    async def _loaded_model(self) -> Model:
+    async def _get_model(self) -> Model:
         self.warm()
         assert self._loading is not None
-        # Shielded: whoever stops waiting must not take the model away from the others.
+        # Shielded: a caller that stops waiting must not cancel the load for the others.
         return await asyncio.shield(self._loading)
 
-    def _loaded(self, task: asyncio.Task[Model]) -> None:
+    def _on_load_done(self, task: asyncio.Task[Model]) -> None:
         if task.cancelled() or task.exception() is not None:
             self._loading = None
 
 
-def _without_collector(load: Callable[[], Model]) -> Model:
-    """Loads with the garbage collector off, which saves a fifth of the time.
+def _load_without_gc(load: Callable[[], Model]) -> Model:
+    """Load with the garbage collector off, which saves a fifth of the time.
 
-    What was loaded stays for good, so it is frozen: a collection that walked through it would stop the event loop.
+    The loaded objects stay for good, so they are frozen: a collection that walked through them would stop the event loop.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""A model that says what a script says: for tests, documentation and examples.
+"""A model that answers from a script: for tests, documentation and examples.
 
 The script is a JSON file:
 
@@ -6,11 +6,10 @@ The script is a JSON file:
                                              {"text": "It was sunny."}]}],
      "default": [{"text": "You said: {text}"}]}
 
-The rule is the first whose `when` (a regular expression) is found in the last user message; the step is the
-number of assistant messages after it, the last step standing for all later ones. So the answer depends on the
-request alone, and a restarted process goes on where it was. Further keys of a step: `error` (`overflow`,
-`rate_limited`, `refused`, `unavailable`), `delay` before the answer and `pace` before each of its words, in
-seconds, `finish`.
+The first rule whose `when` (a regular expression) matches the last user message applies. Its step is the number of
+assistant messages after that message; the last step also serves all later ones. So the answer depends on the request
+alone, and a restarted process continues where it stopped. Further keys of a step: `error` (`overflow`, `rate_limited`,
+`refused`, `unavailable`), `delay` before the answer and `pace` before each of its words, in seconds, `finish`.
 """
 
 from __future__ import annotations
@@ -50,13 +49,16 @@ _ERRORS: Mapping[str, type[ModelError]] = {
 _HEAD = re.compile(
     r"^(\[\d{4}-\d\d-\d\d \d\d:\d\d\] )?([^\n\[]{0,64} \(#-?\d+\): )?(\[in reply to [^\n]*?: \"(?:[^\"\\]|\\.)*\"\] )?"
 )
-"""What stands before a message: its time, who wrote it in a group, what it replies to."""
+"""The head of a message: its time, its sender in a group, the message it replies to."""
 _DEFAULT = [{"text": "You said: {text}"}]
 
 
 class ScriptedModel:
-    """See `Model`. `requests` are those it was asked, oldest first, for tests to look at; none where it does not `keep`
-    them: a daemon would grow by each."""
+    """A `Model` that answers from a script.
+
+    `requests` holds the requests it has received, oldest first, for tests. It stays empty without `keep`: a daemon would
+    grow by each.
+    """
 
     def __init__(
         self,
@@ -68,13 +70,13 @@ class ScriptedModel:
     ) -> None:
         script = script or {}
         rules = script.get("rules", ())
-        self._rules = [(re.compile(rule["when"], re.IGNORECASE), _steps(rule["steps"])) for rule in rules]
-        self._default = _steps(script.get("default", _DEFAULT))
+        self._rules = [(re.compile(rule["when"], re.IGNORECASE), _check_steps(rule["steps"])) for rule in rules]
+        self._default = _check_steps(script.get("default", _DEFAULT))
         self._name = name
         self._traits = traits or ModelTraits()
         self.requests: list[ModelRequest] = []
         self._keep = keep
-        self._asked = 0
+        self._request_count = 0
 
     @property
     def name(self) -> str:
@@ -88,25 +90,25 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
-        self._asked += 1
-        number = self._asked
+        self._request_count += 1
+        number = self._request_count
         if self._keep:
             self.requests.append(request)
-        asked, said = _asked(request)
-        steps = next((steps for when, steps in self._rules if when.search(asked)), self._default)
-        step = steps[min(said, len(steps) - 1)]
+        prompt, answer_count = _last_prompt(request)
+        steps = next((steps for when, steps in self._rules if when.search(prompt)), self._default)
+        step = steps[min(answer_count, len(steps) - 1)]
         if step.get("delay"):
             await asyncio.sleep(step["delay"])
         if "error" in step:
             raise _ERRORS[step["error"]](step.get("message", f"scripted {step['error']}"))
-        text = step.get("text", "").replace("{text}", asked)
+        text = step.get("text", "").replace("{text}", prompt)
         for word in re.findall(r"\S+\s*|\s+", text):
             if step.get("pace"):
                 await asyncio.sleep(step["pace"])
             yield TextDelta(word)
         calls = tuple(
-            ToolCall(call.get("id", f"call_{number}_{place}"), call["name"], _arguments(call))
-            for place, call in enumerate(step.get("calls", ()))
+            ToolCall(call.get("id", f"call_{number}_{index}"), call["name"], _arguments(call))
+            for index, call in enumerate(step.get("calls", ()))
         )
         finish = step.get("finish", "tool_calls" if calls else "stop")
         usage = Usage(len(request.as_bytes()) // 4, len(text) // 4)
@@ -116,29 +118,29 @@ class ScriptedModel:
         """See `Model.aclose`."""
 
 
-def _steps(given: Any) -> Sequence[Mapping[str, Any]]:
-    """The steps of a rule. Raises `ValueError` where there are none, or an error that no model has."""
-    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(step, Mapping) for step in given):
-        raise ValueError(f"steps are {given!r}; they have to be a list of objects, one at least")
-    unknown = [step["error"] for step in given if step.get("error", "overflow") not in _ERRORS]
+def _check_steps(steps: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the steps of a rule. Raise `ValueError` if there are none, or for an unknown error."""
+    if not isinstance(steps, (list, tuple)) or not steps or not all(isinstance(step, Mapping) for step in steps):
+        raise ValueError(f"steps are {steps!r}; they have to be a list of objects, one at least")
+    unknown = [step["error"] for step in steps if step.get("error", "overflow") not in _ERRORS]
     if unknown:
         raise ValueError(f"error is {unknown[0]!r}; it has to be one of {', '.join(_ERRORS)}")
-    return given
+    return steps
 
 
-def _asked(request: ModelRequest) -> tuple[str, int]:
-    """The last user message without its time, and how many assistant messages came after it."""
-    said = 0
+def _last_prompt(request: ModelRequest) -> tuple[str, int]:
+    """Return the last user message without its head, and the number of assistant messages after it."""
+    answer_count = 0
     for message in reversed(request.messages):
         if message["role"] == "user":
             content = message["content"]
-            return _HEAD.sub("", _plain(content)), said
-        said += message["role"] == "assistant"
-    return "", said
+            return _HEAD.sub("", _plain_text(content)), answer_count
+        answer_count += message["role"] == "assistant"
+    return "", answer_count
 
 
-def _plain(content: Any) -> str:
-    """The text of a message; of one in parts, that of its text parts."""
+def _plain_text(content: Any) -> str:
+    """Return the text of a message; if it has parts, that of its text parts."""
     if isinstance(content, str):
         return content
     texts = [str(part.get("text", "")) for part in content if part.get("type") == "text"]
@@ -148,12 +150,12 @@ def _plain(content: Any) -> str:
 
 
 def _arguments(call: Mapping[str, Any]) -> str:
-    given = call.get("arguments", {})
-    return given if isinstance(given, str) else json.dumps(given)
+    arguments = call.get("arguments", {})
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def create(options: ModelOptions) -> ScriptedModel:
-    """The factory of the entry point; the setting `script` names the file. Raises `ConfigError`."""
+    """Create the model from the file that the setting `script` names; the entry point. Raise `ConfigError`."""
     path = options.settings.get("script")
     if not path:
         return ScriptedModel(name=options.name, keep=False)

@@ -1,4 +1,4 @@
-"""What answers where no model is set up, or its key is missing: one plain sentence. Commands go on working."""
+"""Stand-ins for a model that is not set up or lacks its key: they raise one plain sentence. Commands keep working."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from bubbot.texts import Texts
 
 
 class UnconfiguredModel:
-    """See `Model`; every request raises `ModelUnconfigured`."""
+    """A `Model` for which every request raises `ModelUnconfigured`.
+
+    `missing_key`: the unusable file with the key of a configured model; empty if no model is configured.
+    """
 
     def __init__(self, texts: Texts | None = None, *, missing_key: str = "") -> None:
-        """`missing_key`: the file with the key of a model that is set up, if it is that which cannot be used."""
         texts = texts or Texts()
         self.name = "none"
         self._error: type[ModelUnconfigured | ModelKeyMissing] = ModelUnconfigured
-        self._told = texts.say("no_model_key", file=missing_key) if missing_key else texts.say("no_model")
-        self.traits = ModelTraits(tools=False, notice=self._told)
+        self._sentence = texts.say("no_model_key", file=missing_key) if missing_key else texts.say("no_model")
+        self.traits = ModelTraits(tools=False, notice=self._sentence)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002 - the port's signature
         """See `Model.stream`."""
-        raise self._error(self._told)
+        raise self._error(self._sentence)
         yield  # makes this a generator
 
     async def aclose(self) -> None:
@@ -30,7 +32,7 @@ class UnconfiguredModel:
 
 
 class KeylessModel(UnconfiguredModel):
-    """A model whose provider wants a key that nobody set; every request raises `ModelKeyMissing`, and none is sent."""
+    """A `Model` that lacks its key: every request raises `ModelKeyMissing`, and none is sent."""
 
     def __init__(
         self, name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True
@@ -38,14 +40,18 @@ class KeylessModel(UnconfiguredModel):
         super().__init__(texts)
         self.name = name
         self._error = ModelKeyMissing
-        self._told = key_missing(name, variables, texts, is_configured=is_configured)
-        self.traits = ModelTraits(tools=False, notice=self._told)
+        self._sentence = key_missing(name, variables, texts, is_configured=is_configured)
+        self.traits = ModelTraits(tools=False, notice=self._sentence)
 
 
 def key_missing(name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True) -> str:
-    """Say that a model needs a key, and where it is looked for.
+    """Say that a model needs a key, and where to set it.
 
-    `is_configured`: it is of the provider in `[model] name`; the key there is not for any other.
+    Args:
+        name: the model, `provider/model`.
+        variables: the environment variables that may hold the key.
+        texts: the language of the sentence; None for English.
+        is_configured: the model is of the provider in `[model] name`; `[model] api_key` is for no other provider.
     """
     texts = texts or Texts()
     return texts.say(

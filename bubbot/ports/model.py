@@ -1,4 +1,4 @@
-"""The model port: what the runtime asks a model, and what comes back.
+"""The model port: requests of the runtime to a model, and the events that come back.
 
 An implementation lives in `models/` and is loaded through the entry-point group `bubbot.models`, whose
 objects are factories `(ModelOptions) -> Model`.
@@ -20,12 +20,15 @@ Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
-    """What a model accepts, so that no request it would refuse is ever built.
+    """The features of a model, so that no request is built that it would refuse.
 
-    `tools`: takes tool schemas. `first_assistant`: takes a conversation that opens with an assistant message.
-    `short_prompt`: wants the persona and memory only, without the runtime contract. `context_tokens`: the size
-    of its context, where it is known. `notice`: a sentence people are shown when they open a chat with it. `images`:
-    sees images.
+    Attributes:
+        tools: it takes tool schemas.
+        first_assistant: it takes a conversation that opens with an assistant message.
+        short_prompt: it wants the persona and memory only, without the runtime contract.
+        context_tokens: the size of its context; None if unknown.
+        notice: a sentence that people see when they open a chat with it; None for none.
+        images: it sees images.
     """
 
     tools: bool = True
@@ -51,27 +54,32 @@ class ToolSpec:
     description: str
     parameters: JsonObject
     text: str = field(init=False, repr=False, compare=False)
-    """`as_json` in its canonical form: made once, for it is part of every request."""
+    """`as_json` in its canonical form: built once, because every request contains it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _canonical(self.as_json()))
 
     def as_json(self) -> JsonObject:
-        """The provider's form, `{"type": "function", "function": {...}}`."""
+        """Return the provider's form, `{"type": "function", "function": {...}}`."""
         function = {"name": self.name, "description": self.description, "parameters": thaw(self.parameters)}
         return {"type": "function", "function": function}
 
 
 def tools_text(tools: tuple[ToolSpec, ...]) -> str:
-    """The tool schemas as one canonical JSON list."""
+    """Join the tool schemas to one canonical JSON list."""
     return f"[{','.join(tool.text for tool in tools)}]"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call. `messages` are chat messages without the system prompt; `parameters` are sampling settings.
+    """One model call.
 
-    `texts`: the messages as canonical JSON, where somebody has them already; they go with these messages alone.
+    Attributes:
+        system: the system prompt.
+        messages: chat messages without the system prompt.
+        tools: schemas of the tools that the model may call.
+        parameters: sampling settings.
+        texts: the messages as canonical JSON, if the caller has them already; they must match `messages`. Empty if not.
     """
 
     system: str
@@ -81,20 +89,20 @@ class ModelRequest:
     texts: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
 
     def as_bytes(self) -> bytes:
-        """The canonical bytes of the whole request; equal bytes mean an equal request."""
-        said = self.texts or [_canonical(message).encode() for message in self.messages]
-        messages = b",".join((_canonical({"role": "system", "content": self.system}).encode(), *said))
+        """Encode the request canonically; equal bytes mean an equal request."""
+        texts = self.texts or [_canonical(message).encode() for message in self.messages]
+        messages = b",".join((_canonical({"role": "system", "content": self.system}).encode(), *texts))
         end = f'],"parameters":{_canonical(self.parameters)},"tools":{tools_text(self.tools)}}}'
         return b'{"messages":[' + messages + end.encode()
 
     def digest(self) -> str:
-        """SHA-256 of `as_bytes`, in hex."""
+        """Compute the SHA-256 of `as_bytes`, in hex."""
         return sha256(self.as_bytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call the model asks for. `arguments` is the text the model wrote: JSON, or not."""
+    """One call that the model requests. `arguments` is the text that the model wrote, which need not be JSON."""
 
     id: str
     name: str
@@ -109,7 +117,14 @@ MOST_DOLLARS = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one model call as the provider (or the tokenizer) counted them; `cost` in US dollars."""
+    """Tokens of one model call as the provider (or the tokenizer) counted them.
+
+    Attributes:
+        input_tokens: tokens that the model read.
+        output_tokens: tokens that the model wrote.
+        cached_tokens: those of `input_tokens` that the provider had in its cache.
+        cost: US dollars; None if unknown.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -117,7 +132,7 @@ class Usage:
     cost: float | None = None
 
     def is_plausible(self, *, most_input: int = MOST_TOKENS, most_output: int = MOST_TOKENS) -> bool:
-        """Return false if these numbers cannot be of one call: below zero, or more than it can have had."""
+        """Return false if one call cannot have these numbers: below zero, or above the limits."""
         cost_fits = self.cost is None or 0 <= self.cost <= MOST_DOLLARS  # false for nan, too
         return (
             0 <= self.input_tokens <= most_input
@@ -128,11 +143,11 @@ class Usage:
 
 
 NANO = 10**9
-"""Of these a US dollar has: amounts are whole numbers of them, so that sums do not depend on their order."""
+"""Units per US dollar: amounts are whole numbers of them, so that sums do not depend on their order."""
 
 
 class PriceTier(NamedTuple):
-    """What tokens cost, as in `ModelPrice`, in a call that reads more than `above` tokens."""
+    """The prices, as in `ModelPrice`, of a call that reads more than `above` tokens."""
 
     above: int
     input: float
@@ -142,8 +157,14 @@ class PriceTier(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """US dollars for a million tokens; `cached` for those that the provider had in its cache, like `input` where not
-    known. `tiers`: other prices of calls that read much, the lowest first."""
+    """Prices of a model, in US dollars for a million tokens.
+
+    Attributes:
+        input: for tokens that it reads.
+        output: for tokens that it writes.
+        cached: for input that the provider had in its cache; None if unknown, then `input` applies.
+        tiers: other prices for calls with much input, lowest threshold first.
+    """
 
     input: float
     output: float
@@ -151,22 +172,26 @@ class ModelPrice:
     tiers: tuple[PriceTier, ...] = ()
 
     def nano(self, usage: Usage) -> int:
-        """What these tokens cost, in billionths of a dollar."""
-        at: ModelPrice | PriceTier = self
+        """Compute the cost of these tokens, in billionths of a dollar."""
+        rates: ModelPrice | PriceTier = self
         for tier in self.tiers:
             if usage.input_tokens > tier.above:
-                at = tier
+                rates = tier
         cached = min(usage.cached_tokens, usage.input_tokens)
-        reading = at.input if at.cached is None else at.cached
-        dollars = (usage.input_tokens - cached) * at.input + cached * reading + usage.output_tokens * at.output
+        cached_rate = rates.input if rates.cached is None else rates.cached
+        uncached = usage.input_tokens - cached
+        dollars = uncached * rates.input + cached * cached_rate + usage.output_tokens * rates.output
         return round(dollars * (NANO // 1_000_000))
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """Tokens of a request that was not sent yet. `by` names the tokenizer that counted them.
+    """The token count of a request that was not sent yet.
 
-    `approximate`: a part of it has a form that only the provider knows, such as the tool schemas.
+    Attributes:
+        tokens: the count.
+        by: the tokenizer that counted them.
+        approximate: only the provider knows the form of some part, such as the tool schemas.
     """
 
     tokens: int
@@ -174,7 +199,7 @@ class TokenCount:
     approximate: bool = False
 
     def as_json(self) -> JsonObject:
-        """The count as a step records it."""
+        """Return the count as a step records it."""
         return {"tokens": self.tokens, "by": self.by} | ({"approximate": True} if self.approximate else {})
 
 
@@ -187,10 +212,19 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The end of a stream: the whole answer. `response_id` is the provider's own name for it.
+    """The end of a stream: the complete answer.
 
-    `replay` comes back as the key `replay` of the assistant message that asks for these `calls`: reasoning that the
-    provider wants to see again with their results. A model takes what it knows of it and ignores the rest.
+    Attributes:
+        text: the text of the answer.
+        calls: the tool calls that the model requests.
+        finish: why the answer ended.
+        usage: the tokens of the call.
+        model: the model that answered.
+        response_id: the provider's id of the answer; None if it has none.
+        reasoning: the model's reasoning as text; None if there is none.
+        replay: reasoning that the provider wants to see again with the results of `calls`; None for none. It comes back
+            as the key `replay` of the assistant message with these calls; a model uses what it knows and ignores the
+            rest.
     """
 
     text: str
@@ -205,15 +239,15 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One call to a provider that failed, for a model that asks again or asks another one.
+    """A failed call to a provider, of a model that retries or calls another one.
 
     Attributes:
-        model: the name of the model that was asked.
+        model: the name of the model that was called.
         kind: the error's kind, such as `model_unavailable`.
-        error: what went wrong, without secrets.
+        error: the error message, without secrets.
         elapsed: seconds the call took.
         wait: seconds until the next call.
-        next_model: the model that is asked then; empty if this was the last call.
+        next_model: the model that is called next; empty if this was the last call.
     """
 
     model: str
@@ -228,7 +262,7 @@ ModelEvent: TypeAlias = TextDelta | FailedAttempt | ModelReply
 
 
 class Model(Protocol):
-    """A model that answers. One instance serves many turns at once."""
+    """A model. One instance serves many turns at once."""
 
     @property
     def name(self) -> str:
@@ -237,20 +271,22 @@ class Model(Protocol):
 
     @property
     def traits(self) -> ModelTraits:
-        """What it accepts; constant for the life of the instance."""
+        """Its features; constant for the life of the instance."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Yields text deltas, then exactly one `ModelReply`, then ends. One that asks again, or asks another model,
-        yields a `FailedAttempt` for each call that failed; the runner records them.
+        """Yield text deltas, then exactly one `ModelReply`, then end.
 
-        Raises a `ModelError` where the provider failed; a stream that ends without a reply is the same as
-        `ModelUnavailable`. Closing the iterator early cancels the call. Never writes to a tape.
+        A model that retries, or calls another model, also yields a `FailedAttempt` for each failed call; the runner
+        records them. Closing the iterator early cancels the call. It never writes to a tape.
+
+        Raises:
+            ModelError: the provider failed. A stream that ends without a reply counts as `ModelUnavailable`.
         """
         ...
 
     async def aclose(self) -> None:
-        """Frees processes and connections; calling it twice is fine."""
+        """Free processes and connections. Calling it twice is safe."""
         ...
 
 
@@ -259,16 +295,16 @@ class CountsTokens(Protocol):
     """A `Model` that can count with its own tokenizer, without a network."""
 
     async def count(self, request: ModelRequest) -> TokenCount | None:
-        """The tokens of the request; None where the model's own tokenizer is not at hand.
+        """Count the tokens of the request; return None if the model's own tokenizer is not available.
 
-        Asked only where a call follows, so it may wait for what the call needs too. Never stops the event loop.
+        Called only if a call follows, so it may wait for what that call needs, too. It never blocks the event loop.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What is said in a recording, and what writing it down took; a provider may count seconds and no tokens."""
+    """The text of a recording, and the usage of its transcription; a provider may count seconds instead of tokens."""
 
     text: str
     usage: Usage = field(default_factory=Usage)
@@ -276,19 +312,20 @@ class Transcript:
 
 @runtime_checkable
 class TranscribesAudio(Protocol):
-    """A `Model` that writes down what somebody says in a recording."""
+    """A `Model` that transcribes recordings."""
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
-        """What is said. `name` is a file name whose suffix fits the bytes.
+        """Convert the recording to text. `name` is a file name whose suffix fits the bytes.
 
-        Raises a `ModelError` where it cannot, like `stream`; every wait within has its end.
+        Raises:
+            ModelError: the provider failed, as in `stream`. Every wait has a time limit.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """What a model factory is given: the configured name (`provider/model`), the home folder and its settings."""
+    """The options of a model factory: the configured name (`provider/model`), the home folder and the settings."""
 
     name: str
     home: Path

@@ -1,4 +1,4 @@
-"""The tool port: what a model may call and a person may type as a comma command."""
+"""The tool port: functions that a model may call and a person may type as a comma command."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bubbot.ports.turn import Turn
 
 
 class ToolArgs(BaseModel):
-    """Base of argument models. Unknown arguments are refused, so that a misspelt one is not ignored.
+    """Base of argument models. It refuses unknown arguments, so that a misspelt one is not ignored.
 
-    `positional`: the fields that the plain words of a comma command fill, the last one taking all that are
-    left; where it is empty, the required fields, or else the first one.
+    `positional`: the fields that the plain words of a comma command fill; the last field takes all remaining words. If
+    empty, the words fill the required fields, or the first field if none is required.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,7 +29,7 @@ class ToolArgs(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RerunModel:
-    """What a command returns when the model is to answer the last message again."""
+    """The result of a command that makes the model answer the last message again."""
 
     text: str = ""
 
@@ -43,8 +43,14 @@ Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 class Tool:
     """A named function with typed arguments.
 
-    `name` is dotted (`tape.search`). `commands` are further names people may type. `for_model`: offered to
-    models; otherwise it is a command only. `role`: the least role that may use it.
+    Attributes:
+        name: its dotted name (`tape.search`).
+        summary: its description, for models and people.
+        args: the model of its arguments.
+        run: the function itself.
+        commands: further names that people may type.
+        for_model: offered to models; otherwise it is only a command.
+        role: the least role that may use it.
     """
 
     name: str
@@ -57,20 +63,20 @@ class Tool:
 
     @property
     def provider_name(self) -> str:
-        """The name without dots, which providers do not take."""
+        """The name without dots, which providers reject."""
         return self.name.replace(".", "_")
 
     def spec(self) -> ToolSpec:
-        """The tool as a provider sees it."""
+        """Build the tool's spec as a provider sees it."""
         schema = self.args.model_json_schema()
-        for ours in ("title", "description"):  # what the class says is for us; every request would carry it
-            schema.pop(ours, None)
+        for key in ("title", "description"):  # the class docstring is for us; every request would carry it
+            schema.pop(key, None)
         for field in schema.get("properties", {}).values():
             field.pop("title", None)
         return ToolSpec(self.provider_name, self.summary, schema)
 
     def parse(self, arguments: str) -> ToolArgs:
-        """The arguments a model wrote, checked. Raises `ToolRetry` with what to mend."""
+        """Parse and validate the arguments that a model wrote. Raise `ToolRetry` with what to fix."""
         try:
             values = json.loads(arguments) if arguments.strip() else {}
         except ValueError as error:
@@ -80,7 +86,7 @@ class Tool:
         return self.checked(values)
 
     def checked(self, values: dict[str, Any]) -> ToolArgs:
-        """Checked arguments. Raises `ToolRetry` naming each field, what was given and what is wanted."""
+        """Validate the arguments. Raise `ToolRetry` with each wrong field, its value and what it must be."""
         try:
             return self.args.model_validate(values)
         except ValidationError as error:
@@ -93,8 +99,8 @@ def _problem(item: Any, tool: Tool) -> str:
         return f"{name} is missing"
     if item["type"] == "extra_forbidden":
         return f"there is no {name}; it takes {', '.join(tool.args.model_fields) or 'nothing'}"
-    shown = repr(item["input"])
-    return f"{name} is {shown if len(shown) <= 80 else shown[:77] + '...'}: {item['msg'].lower()}"
+    value = repr(item["input"])
+    return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
 
 
 def tool(
@@ -104,13 +110,19 @@ def tool(
     for_model: bool = True,
     role: Role = Role.MEMBER,
 ) -> Callable[[Handler[A]], Tool]:
-    """Makes a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
+    """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
-    Raises `ConfigError` where the function's second parameter is not annotated with a `ToolArgs` class or the
-    docstring is missing: both are what the model reads.
+    Args:
+        name: the dotted name.
+        commands: further names that people may type.
+        for_model: offer it to models.
+        role: the least role that may use it.
+
+    Raises:
+        ConfigError: the second parameter has no `ToolArgs` annotation, or the docstring is missing: models read both.
     """
 
-    def made(handler: Handler[A]) -> Tool:
+    def decorate(handler: Handler[A]) -> Tool:
         args = get_type_hints(handler).get("args")
         if not (isinstance(args, type) and issubclass(args, ToolArgs)):
             raise ConfigError(f"the tool {name} needs a second parameter `args` annotated with a ToolArgs class")
@@ -119,52 +131,52 @@ def tool(
             raise ConfigError(f"the tool {name} needs a docstring: it is what the model reads")
         return Tool(name, summary, args, handler, tuple(commands), for_model, role)
 
-    return made
+    return decorate
 
 
 class NoArgs(ToolArgs):
-    """For tools that take nothing."""
+    """The arguments of tools that take none."""
 
 
 class Toolbox:
-    """The tools of a deployment, by every name they answer to. Raises `ConfigError` where two share a name."""
+    """The tools of a deployment, by every name they answer to. Raise `ConfigError` if two share a name."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = tuple(tools)
-        specs = {one.name: one.spec() for one in self._tools if one.for_model}
-        self._specs = {role: tuple([specs[one.name] for one in self.for_model(role)]) for role in Role}
+        specs = {tool.name: tool.spec() for tool in self._tools if tool.for_model}
+        self._specs = {role: tuple([specs[tool.name] for tool in self.for_model(role)]) for role in Role}
         self._names: dict[str, Tool] = {}
-        for one in self._tools:
-            for name in dict.fromkeys((one.name, one.provider_name, *one.commands)):
+        for tool in self._tools:
+            for name in dict.fromkeys((tool.name, tool.provider_name, *tool.commands)):
                 if name in self._names:
-                    raise ConfigError(f"two tools answer to {name}: {self._names[name].name} and {one.name}")
-                self._names[name] = one
+                    raise ConfigError(f"two tools answer to {name}: {self._names[name].name} and {tool.name}")
+                self._names[name] = tool
 
     def __iter__(self) -> Iterator[Tool]:
-        """The tools in the order they were given."""
+        """Iterate over the tools in the order of the constructor."""
         return iter(self._tools)
 
     def find(self, name: str) -> Tool:
-        """The tool of this name, with dots or underscores. Raises `ToolError` with the closest ones."""
-        found = self._names.get(name)
-        if found is None:
+        """Find the tool of this name, with dots or underscores. Raise `ToolError` with the closest names."""
+        tool = self._names.get(name)
+        if tool is None:
             close = self.near(name)
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")
-        return found
+        return tool
 
     def near(self, name: str) -> list[str]:
-        """Names that look like this one, closest first."""
+        """Return the names that are similar to this one, closest first."""
         return get_close_matches(name, self._names, n=3, cutoff=0.5)
 
     def for_model(self, role: Role) -> tuple[Tool, ...]:
-        """The tools a model may call on behalf of this role."""
-        return tuple(one for one in self._tools if one.for_model and role.at_least(one.role))
+        """Return the tools that a model may call on behalf of this role."""
+        return tuple(tool for tool in self._tools if tool.for_model and role.at_least(tool.role))
 
     def specs(self, role: Role) -> tuple[ToolSpec, ...]:
-        """`for_model` as a provider sees it; made once, since a schema takes a millisecond."""
+        """Return the specs of `for_model`; they are built once, since a schema takes a millisecond."""
         return self._specs[role]
 
     def for_person(self, role: Role) -> tuple[Tool, ...]:
-        """The commands this role may type."""
-        return tuple(one for one in self._tools if role.at_least(one.role))
+        """Return the commands that this role may type."""
+        return tuple(tool for tool in self._tools if role.at_least(tool.role))

@@ -1,4 +1,4 @@
-"""A turn: one or more joined inbounds and everything they cause."""
+"""A turn: one or more joined inbounds and all their effects."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from bubbot.tape.handle import Clock, spans_of
 from bubbot.texts import Texts
 
 SCHEDULED = "schedule"
-"""The origin of what a job causes."""
+"""The origin of everything that a job causes."""
 Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
-"""How a turn ended. `too_old`: its messages were recorded, and the chat was told that they came too late."""
+"""How a turn ended. `too_old`: its messages were recorded, and the chat got a notice that they came too late."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedInbound:
-    """An inbound that is a fact.
+    """An inbound that is stored on the inbox tape.
 
     Attributes:
         id: its id on the inbox tape.
-        attempts: turns that were begun for it and cut off.
-        interrupted_turn: the id of the last one; all inbounds that share it are taken up again together. Empty if
-            there is none, or if nobody recorded it.
+        inbound: the message.
+        attempts: turns that began for it and were interrupted.
+        interrupted_turn: the id of the last of them; all inbounds that share it are resumed together. Empty if there is
+            none, or if it was not recorded.
     """
 
     id: int
@@ -38,26 +39,46 @@ class AcceptedInbound:
 
 @dataclass(frozen=True, slots=True)
 class TapeChange:
-    """What changes a session's tape without a turn: its id on the inbox tape, and a change of an earlier message, or
-    a message that is only heard."""
+    """A change of a session's tape without a turn.
+
+    Attributes:
+        id: its id on the inbox tape.
+        event: a change of an earlier message, or a message that is only recorded.
+    """
 
     id: int
     event: Edit | Deletion | Reaction | Inbound
 
 
 async def nobody_joins() -> None:
-    """For turns that nothing can join."""
+    """Do nothing; the default of `Turn.join`, for turns that nothing can join."""
 
 
 @dataclass
 class Turn:
-    """What a tool may touch. `tape` is the turn's fork, never its parent.
+    """The part of a running turn that a tool may use.
 
-    `message_ids` are the entries on the tape that the turn answers; `zone` is the chat's time zone. `join` takes in
-    messages that came since and may steer the turn; it is called between two steps. `texts` are the bot's own sentences in
-    the language of the chat. `files` are sent with the answer; `notices` are sentences of the bot that stand before it.
-    Of a scheduled turn: the id of its `job`, `seconds` it may take (0: any), `fixed`, the text that it says in place of an answer, and
-    whether it `may_schedule`. `runs_command`: a command is being carried out, not a call of the model.
+    Attributes:
+        id: its id.
+        session: the id of its session.
+        tape: its fork of the session's tape, never the parent.
+        sender: the person it answers.
+        role: that person's role.
+        now: the clock.
+        zone: the chat's time zone.
+        inbounds: the messages it answers.
+        message_ids: their entries on the tape.
+        origin: `human`, or the cause of a turn that nobody typed.
+        after_results: handoffs to write when the running step's results are on the tape: name and state.
+        join: takes in messages that arrived since and may steer the turn; called between two steps.
+        texts: the bot's own sentences in the language of the chat.
+        files: files to send with the answer.
+        notices: sentences of the bot that precede the answer.
+        job: the id of the job of a scheduled turn; empty if none.
+        seconds: the time limit of a scheduled turn; 0 for none.
+        fixed: the text that a scheduled turn sends instead of an answer; None to ask the model.
+        may_schedule: it may schedule jobs.
+        runs_command: a command is running, not a call of the model.
     """
 
     id: str
@@ -83,17 +104,20 @@ class Turn:
 
     @property
     def has_power_over_other_chats(self) -> bool:
-        """True if an owner asks in person, in a direct chat: elsewhere others read along, and what they write reaches
-        the model that calls the tools."""
-        asked_alone = all(one.inbound.direct and one.inbound.origin != SCHEDULED for one in self.inbounds)
-        return self.role.at_least(Role.OWNER) and asked_alone
+        """True if an owner asks in person, in a direct chat.
+
+        Elsewhere others read along, and their messages reach the model that calls the tools.
+        """
+        inbounds = (accepted.inbound for accepted in self.inbounds)
+        is_private = all(inbound.direct and inbound.origin != SCHEDULED for inbound in inbounds)
+        return self.role.at_least(Role.OWNER) and is_private
 
     def handoff_after_results(self, name: str, state: JsonObject) -> None:
-        """Opens a new window once the running step's results are on the tape (T7)."""
+        """Open a new window once the running step's results are on the tape (T7)."""
         self.after_results.append((name, state))
 
     async def write_handoffs(self) -> None:
-        """Writes the handoffs asked for; each new window keeps the messages that the turn answers."""
+        """Write the requested handoffs; each new window keeps the messages that the turn answers."""
         for name, state in self.after_results:
             await self.tape.handoff(name, state, recalls=spans_of(self.message_ids))
         self.after_results.clear()
@@ -101,7 +125,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """How a turn ended. `text` is what people are told; `merged` the entries of the delta, with their ids."""
+    """The result of a turn. `text` is what people read; `merged` are the entries of the delta, with their ids."""
 
     turn: str
     status: Status

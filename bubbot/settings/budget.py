@@ -1,4 +1,4 @@
-"""`[budget]` of the settings: what may be spent, by whom, and how fast people may write."""
+"""`[budget]` of the settings: limits on spending, by scope, and on how fast people may write."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class ModelLimitSettings(LimitSettings):
     )
 
 
-def _tables(kind: type[LimitSettings], section: str, example: str) -> Callable[[object], object]:
-    """Checks tables by name, with a sentence that names the table and the key of what is wrong."""
+def _tables_validator(kind: type[LimitSettings], section: str, example: str) -> Callable[[object], object]:
+    """Build a validator of tables by name whose error names the table and the wrong key."""
 
     def check(value: object) -> object:
         if isinstance(value, str) and value.strip().startswith("{"):  # from the environment
@@ -58,13 +58,13 @@ def _tables(kind: type[LimitSettings], section: str, example: str) -> Callable[[
         if not isinstance(value, Mapping) or not all(isinstance(table, Mapping | kind) for table in value.values()):
             raise ValueError(form)
         for name, table in value.items():
-            _check(kind, section, name, table, form)
+            _check_table(kind, section, name, table, form)
         return value
 
     return check
 
 
-def _check(kind: type[LimitSettings], section: str, name: str, table: Any, form: str) -> None:
+def _check_table(kind: type[LimitSettings], section: str, name: str, table: Any, form: str) -> None:
     if section in ("users", "chats") and name != "each" and not all(str(name).partition(":")):
         raise ValueError(f"{form}: {name!r} has no channel before its id, as in {'telegram:42'!r}")
     try:
@@ -73,28 +73,31 @@ def _check(kind: type[LimitSettings], section: str, name: str, table: Any, form:
         item = error.errors()[0]
         key = str(item["loc"][0])
         if item["type"] == "extra_forbidden":
-            near = get_close_matches(key, kind.model_fields, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f": there are {', '.join(kind.model_fields)}"
+            close = get_close_matches(key, kind.model_fields, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f": there are {', '.join(kind.model_fields)}"
             raise ValueError(f"{form}: {key} of {name!r} is no setting{hint}") from None
-        must = wanted(kind.model_fields[key])
-        raise ValueError(f"{form}: {key} of {name!r} is {quoted(table[key])}, but must be {must}") from None
+        expected = wanted(kind.model_fields[key])
+        raise ValueError(f"{form}: {key} of {name!r} is {quoted(table[key])}, but must be {expected}") from None
 
 
-_Limits = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables(LimitSettings, "channels", "telegram"))]
-_Jobs = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables(LimitSettings, "jobs", "each"))]
+_Limits = Annotated[
+    dict[Label, LimitSettings], BeforeValidator(_tables_validator(LimitSettings, "channels", "telegram"))
+]
+_Jobs = Annotated[dict[Label, LimitSettings], BeforeValidator(_tables_validator(LimitSettings, "jobs", "each"))]
 _Chats = Annotated[
-    dict[Label, PersonLimitSettings], BeforeValidator(_tables(PersonLimitSettings, "chats", '"telegram:-1001"'))
+    dict[Label, PersonLimitSettings],
+    BeforeValidator(_tables_validator(PersonLimitSettings, "chats", '"telegram:-1001"')),
 ]
 _Users = Annotated[
-    dict[Label, PersonLimitSettings], BeforeValidator(_tables(PersonLimitSettings, "users", '"telegram:42"'))
+    dict[Label, PersonLimitSettings], BeforeValidator(_tables_validator(PersonLimitSettings, "users", '"telegram:42"'))
 ]
 _Models = Annotated[
-    dict[Label, ModelLimitSettings], BeforeValidator(_tables(ModelLimitSettings, "models", '"openai/gpt-4o"'))
+    dict[Label, ModelLimitSettings], BeforeValidator(_tables_validator(ModelLimitSettings, "models", '"openai/gpt-4o"'))
 ]
 
 
 class BudgetSettings(LimitSettings):
-    """`[budget]`: limits of the whole bot, and tables with those of one channel, chat, person, job or model."""
+    """`[budget]`: limits of the whole bot, and tables for single channels, chats, people, jobs and models."""
 
     currency: Label = Field(default="USD", description="The currency of all amounts here.")
     dollar: OptionalNumber = Field(

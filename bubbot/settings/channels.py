@@ -1,4 +1,4 @@
-"""What every channel can be told: the keys of `[channels.<name>]` that are not its adapter's own."""
+"""Settings common to all channels: the keys of `[channels.<name>]` that are not its adapter's own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bubbot.settings.sources import quoted, shown
 from bubbot.settings.values import DAY_SECONDS, Ids, Name, Number, Whole, wanted
 
 TOKENED = frozenset({"telegram", "discord"})
-"""Kinds of channel that are not started without a token."""
+"""Kinds of channel that cannot start without a token."""
 UNHURRIED = frozenset({"stdin", "terminal"})
-"""Kinds of channel on which a line is whole: nothing is waited for unless `debounce` says so."""
+"""Kinds of channel on which each line is a complete message: no debounce by default."""
 
 
-def _items(value: object) -> object:
-    """A list out of what may have come from the environment: JSON, or words with commas between them."""
+def _split_items(value: object) -> object:
+    """Make a list of a value that may come from the environment: JSON, or words with commas between them."""
     if isinstance(value, str):
         text = value.strip()
         if text.startswith("["):
@@ -35,8 +35,8 @@ def _items(value: object) -> object:
     return [value] if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _ids(value: object) -> object:
-    items = _items(value)
+def _parse_ids(value: object) -> object:
+    items = _split_items(value)
     if not isinstance(items, list):
         return items
     try:
@@ -45,24 +45,24 @@ def _ids(value: object) -> object:
         raise ValueError(f"numeric ids: {error}") from None
 
 
-def _names(names: list[str]) -> list[str]:
+def _check_names(names: list[str]) -> list[str]:
     stripped = [name.strip() for name in names]
     if any(not name or len(name) > 64 or not name.isprintable() for name in stripped):
         raise ValueError("names of one line, 1 to 64 characters each")
     return stripped
 
 
-def _lower(value: object) -> object:
+def _to_lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-IdList = Annotated[Ids, BeforeValidator(_ids)]
-NameList = Annotated[list[str], AfterValidator(_names), BeforeValidator(_items)]
-Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_lower)]
+IdList = Annotated[Ids, BeforeValidator(_parse_ids)]
+NameList = Annotated[list[str], AfterValidator(_check_names), BeforeValidator(_split_items)]
+Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_to_lower)]
 
 
 class GuildSettings(SettingsSection):
-    """The keys of `[channels.<name>.guilds.<id>]`: what holds on one Discord server."""
+    """The keys of `[channels.<name>.guilds.<id>]`: the rules of one Discord server."""
 
     open: bool = Field(default=False, description="Whether everybody on this server may speak there, as a member.")
     admins: IdList = Field(default=[], description="People who are admins there, by numeric id.")
@@ -75,30 +75,30 @@ class GuildSettings(SettingsSection):
     called: NameList = Field(default=[], description="Names by which the bot is addressed there, in place of others.")
 
 
-def _guilds(value: object) -> object:
-    """Tables by the id of a server; a list names servers that are open."""
+def _parse_guilds(value: object) -> object:
+    """Return tables by the id of a server; a list of ids names servers that are open."""
     if isinstance(value, str) and value.strip().startswith("{"):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise ValueError("ids with tables, or a list of ids") from None
-    tables = value if isinstance(value, Mapping) else {one: {"open": True} for one in _listed(value)}
+    tables = value if isinstance(value, Mapping) else {guild: {"open": True} for guild in _parse_guild_list(value)}
     if not all(isinstance(table, Mapping | GuildSettings) for table in tables.values()):
         raise ValueError("a table for each id, such as [channels.discord.guilds.42]")
     try:
-        return {numeric_id(one): dict(table) for one, table in tables.items()}
+        return {numeric_id(guild): dict(table) for guild, table in tables.items()}
     except ConfigError as error:
         raise ValueError(f"numeric ids of servers: {error}") from None
 
 
-def _listed(value: object) -> list[Any]:
-    items = _ids(value)
+def _parse_guild_list(value: object) -> list[Any]:
+    items = _parse_ids(value)
     if not isinstance(items, list):
         raise ValueError("a list of ids, or tables such as [channels.discord.guilds.42]")  # noqa: TRY004 - pydantic's
     return items
 
 
-Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_guilds)]
+Guilds = Annotated[dict[str, GuildSettings], BeforeValidator(_parse_guilds)]
 
 
 class ChannelSettings(SettingsSection):
@@ -150,14 +150,14 @@ class ChannelSettings(SettingsSection):
 
     @property
     def overhears(self) -> bool:
-        """Whether what is not said to the bot matters in some chat."""
-        return bool(self.always or self.listen) or any(one.always or one.listen for one in self.guilds.values())
+        """True if messages that are not for the bot matter in some chat."""
+        return bool(self.always or self.listen) or any(guild.always or guild.listen for guild in self.guilds.values())
 
 
 def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettings, dict[str, Any]]:
-    """The common settings of `[channels.NAME]`, and its other keys, untouched, for the adapter.
+    """Split `[channels.NAME]` into the common settings and its other keys, unchanged, for the adapter.
 
-    Raises `ConfigError` with a sentence a line for each problem.
+    Raise `ConfigError` with one line for each problem.
     """
     common = {key: value for key, value in table.items() if key in ChannelSettings.model_fields}
     common = {"kind": name, **common}
@@ -171,14 +171,15 @@ def channel_settings(name: str, table: Mapping[str, Any]) -> tuple[ChannelSettin
 
 
 def _sentence(name: str, item: ErrorDetails, table: Mapping[str, Any]) -> str:
-    key, *inside = (str(one) for one in item["loc"])
+    key, *inside = map(str, item["loc"])
     reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
     if len(inside) < 2:
-        where, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
-        return f"{where} is {quoted(table[key])}, but must be {reason or wanted(field)}."
-    where = shown(("channels", name, key, *inside[:2]))
+        setting, field = shown(("channels", name, key)), ChannelSettings.model_fields[key]
+        return f"{setting} is {quoted(table[key])}, but must be {reason or wanted(field)}."
+    setting = shown(("channels", name, key, *inside[:2]))
     if item["type"] == "extra_forbidden":
-        near = get_close_matches(inside[1], GuildSettings.model_fields, n=1)
-        return f"{where} is unknown{f'; did you mean {near[0]!r}?' if near else '.'}"
-    given, field = _guilds(table[key])[inside[0]][inside[1]], GuildSettings.model_fields[inside[1]]  # type: ignore[index]
-    return f"{where} is {quoted(given)}, but must be {reason or wanted(field)}."
+        close = get_close_matches(inside[1], GuildSettings.model_fields, n=1)
+        return f"{setting} is unknown{f'; did you mean {close[0]!r}?' if close else '.'}"
+    value = _parse_guilds(table[key])[inside[0]][inside[1]]  # type: ignore[index]
+    field = GuildSettings.model_fields[inside[1]]
+    return f"{setting} is {quoted(value)}, but must be {reason or wanted(field)}."

@@ -1,4 +1,4 @@
-"""What differs between two settings, key by key, and what of it can be taken over while the bot runs."""
+"""Differences between two settings, key by key: those a reload applies, and those of the next start."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from bubbot.settings.loader import Settings
 RESTART_REQUIRED = frozenset(
     {"bot.timezone", "bot.language", "bot.turns_at_once", "http", "health", "search", "log.format"}
 )
-"""Keys, and whole sections, that are read once, at the start. All others are taken over by a reload."""
+"""Keys, and entire sections, that are read once, at the start. A reload applies all others."""
 MAX_SHOWN_VALUE = 200
 """Characters of a value in a fact; a longer one (a persona) is cut."""
 
 Flat: TypeAlias = Mapping[str, Any]
-"""Values by `section.key`; what is not set is not in it."""
+"""Values by `section.key`; keys that are not set are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsDiff:
-    """The keys that differ, `now` those that are taken over while the bot runs, `later` those of the next start."""
+    """The keys that differ: a reload applies those of `now`, the next start those of `later`."""
 
     now: tuple[str, ...]
     later: tuple[str, ...]
@@ -33,59 +33,59 @@ class SettingsDiff:
 
 
 def changes(old: Settings, new: Settings) -> SettingsDiff:
-    """What differs, in the order of the alphabet."""
+    """Compare two settings; the keys are in alphabetical order."""
     before, after = dict(_leaves(old)), dict(_leaves(new))
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return SettingsDiff(tuple(key for key in keys if not is_later(key)), tuple(key for key in keys if is_later(key)))
 
 
 def is_later(key: str) -> bool:
-    """Whether a key takes effect at the next start only."""
+    """Return true if a key takes effect at the next start only."""
     return key in RESTART_REQUIRED or key.partition(".")[0] in RESTART_REQUIRED
 
 
 def effective(old: Settings, new: Settings) -> Settings:
-    """The new settings, but for what takes effect at the next start."""
-    kept: dict[str, Any] = {}
+    """Return the new settings, except those that take effect at the next start."""
+    retained: dict[str, Any] = {}
     for name in RESTART_REQUIRED:
         section, _, key = name.partition(".")
         if not key:
-            kept[section] = getattr(old, section)
+            retained[section] = getattr(old, section)
         else:
-            before = kept.get(section) or getattr(new, section)
-            kept[section] = before.model_copy(update={key: getattr(getattr(old, section), key)})
-    return new.model_copy(update=kept)
+            before = retained.get(section) or getattr(new, section)
+            retained[section] = before.model_copy(update={key: getattr(getattr(old, section), key)})
+    return new.model_copy(update=retained)
 
 
 def public(settings: Settings) -> Flat:
-    """Every value that is not the default, as facts keep it: without secrets, lists and long texts cut."""
-    usual, secrets = dict(_leaves(Settings())), settings.secrets()
-    return {key: _shown(value, secrets) for key, value in sorted(_leaves(settings)) if usual.get(key) != value}
+    """Return every value that is not the default, as facts store it: no secrets, lists and long texts cut."""
+    defaults, secrets = dict(_leaves(Settings())), settings.secrets()
+    return {key: _redact(value, secrets) for key, value in sorted(_leaves(settings)) if defaults.get(key) != value}
 
 
 def _leaves(settings: Settings) -> Iterator[tuple[str, Any]]:
     for section in type(settings).model_fields:
         value = getattr(settings, section)
         table = value if isinstance(value, Mapping) else {key: getattr(value, key) for key in type(value).model_fields}
-        yield from _below(table, section)
+        yield from _nested_leaves(table, section)
 
 
-def _below(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+def _nested_leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         inner = f"{path}.{key}"
         if isinstance(value, Mapping):
-            yield from _below(value, inner)
+            yield from _nested_leaves(value, inner)
         elif hasattr(type(value), "model_fields"):
-            yield from _below({one: getattr(value, one) for one in type(value).model_fields}, inner)
+            yield from _nested_leaves({name: getattr(value, name) for name in type(value).model_fields}, inner)
         elif value is not None:
             yield inner, value
 
 
-def _shown(value: Any, secrets: Sequence[str]) -> Any:
+def _redact(value: Any, secrets: Sequence[str]) -> Any:
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, list | tuple | set | frozenset):
-        return [_shown(one, secrets) for one in value]
+        return [_redact(item, secrets) for item in value]
     if isinstance(value, SecretStr) or any(secret in str(value) for secret in secrets if secret):
         return "[secret]"
     text = str(value)

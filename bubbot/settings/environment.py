@@ -1,4 +1,4 @@
-"""What the environment says beside the settings: folders, secrets, the terminal, the service manager.
+"""Environment variables besides the settings: folders, secrets, the terminal, the service manager.
 
 The one file that reads the environment.
 """
@@ -15,26 +15,26 @@ from bubbot.errors import ConfigError
 from bubbot.settings.values import Level
 
 ENVIRONMENT_PREFIX = "BUBBOT_"
-"""What the name of every environment variable of bubbot begins with."""
+"""The prefix of all environment variables of bubbot."""
 SECRET_KEY = re.compile(r"(^|_)(token|secret|password|key)$")
-"""What the name of a setting or of a variable ends in that holds a secret."""
+"""The end of the name of a setting or variable that holds a secret."""
 
 
 def variables() -> Mapping[str, str]:
-    """The environment, as it is now."""
+    """Return the current environment."""
     return os.environ  # noqa: TID251 - this is the file that may
 
 
 def default_home() -> Path:
-    """The home folder: `$BUBBOT_HOME`, else `$XDG_DATA_HOME/bubbot`, else `~/.local/share/bubbot`; absolute.
+    """Return the home folder: `$BUBBOT_HOME`, else `$XDG_DATA_HOME/bubbot`, else `~/.local/share/bubbot`; absolute.
 
-    Raises `ConfigError` where the folder of the user cannot be found out.
+    Raise `ConfigError` if the user's folder cannot be determined.
     """
     try:
         if home := variables().get("BUBBOT_HOME"):
             return Path(home).expanduser().absolute()
         data = Path(variables().get("XDG_DATA_HOME", ""))
-        # The specification says that a relative path there is to be ignored.
+        # The specification says to ignore a relative path there.
         return (data if data.is_absolute() else Path.home() / ".local" / "share") / "bubbot"
     except RuntimeError as error:
         raise ConfigError(
@@ -43,37 +43,37 @@ def default_home() -> Path:
 
 
 def named_home() -> Path | None:
-    """The home folder that `$BUBBOT_HOME` names, absolute. Raises `ConfigError` for `~nobody`."""
+    """Return the absolute home folder of `$BUBBOT_HOME`; None if not set. Raise `ConfigError` for `~nobody`."""
     return default_home() if variables().get("BUBBOT_HOME") else None
 
 
 def runtime_folder() -> Path | None:
-    """The user's own folder for sockets (`XDG_RUNTIME_DIR`); None where the system has none."""
-    named = variables().get("XDG_RUNTIME_DIR")
-    return Path(named) if named else None
+    """Return the user's own folder for sockets (`XDG_RUNTIME_DIR`); None if the system has none."""
+    folder = variables().get("XDG_RUNTIME_DIR")
+    return Path(folder) if folder else None
 
 
 def unit_folder() -> Path:
-    """Where a user's own services are: `$XDG_CONFIG_HOME/systemd/user`, else `~/.config/systemd/user`.
+    """Return the folder of the user's services: `$XDG_CONFIG_HOME/systemd/user`, else `~/.config/systemd/user`.
 
-    Raises `ConfigError` where the folder of the user cannot be found out.
+    Raise `ConfigError` if the user's folder cannot be determined.
     """
-    named = Path(variables().get("XDG_CONFIG_HOME", ""))
+    config = Path(variables().get("XDG_CONFIG_HOME", ""))
     try:
-        return (named if named.is_absolute() else Path.home() / ".config") / "systemd" / "user"
+        return (config if config.is_absolute() else Path.home() / ".config") / "systemd" / "user"
     except RuntimeError as error:
         raise ConfigError(f"The folder of this user cannot be found out ({error}): set HOME.") from None
 
 
 def environment_secrets() -> tuple[str, ...]:
-    """The values of all variables that are named like a secret: providers' keys are taken from there by litellm."""
+    """Return the values of all variables that are named like a secret: litellm takes providers' keys from there."""
     return tuple(value for name, value in variables().items() if value and SECRET_KEY.search(name.lower()))
 
 
 def logging_environment() -> tuple[str, tuple[str, ...]]:
-    """The level of `BUBBOT_LOG__LEVEL` ("info" where it is none) and the secrets among the variables of bubbot.
+    """Return the level of `BUBBOT_LOG__LEVEL` ("info" if invalid) and the secrets among the variables of bubbot.
 
-    For the crash that comes before the settings are loaded; raises nothing.
+    For a crash before the settings are loaded; it raises nothing.
     """
     ours = {name.upper(): value for name, value in variables().items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
     level = ours.get("BUBBOT_LOG__LEVEL", "").lower()
@@ -82,25 +82,30 @@ def logging_environment() -> tuple[str, tuple[str, ...]]:
 
 
 def zone_variable() -> str:
-    """The variable `TZ`, which may name a time zone; empty where it is not set."""
+    """Return the variable `TZ`, which may name a time zone; empty if not set."""
     return variables().get("TZ", "")
 
 
 def terminal_style() -> str:
-    """What the terminal wants by its environment: `dumb` (lines only), `plain` (no colours) or `colour`."""
+    """Return the style that the environment requests: `dumb` (lines only), `plain` (no colours) or `colour`."""
     dumb, plain = variables().get("TERM", "dumb") == "dumb", variables().get("NO_COLOR")
     return "dumb" if dumb else "plain" if plain else "colour"
 
 
 def service_manager(pid: int) -> tuple[str, float | None]:
-    """Where a service manager such as systemd wants to hear from process `pid` (`NOTIFY_SOCKET`; empty: nowhere), and
-    how many seconds it bears to hear nothing (`WATCHDOG_USEC`; None: any number, or another process is meant)."""
-    address, most, meant = (variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
-    watched = most.isascii() and most.isdigit() and int(most) > 0 and meant in ("", str(pid))
-    return (address if address[:1] in ("/", "@") else ""), int(most) / 1e6 if watched else None
+    """Return the address and the watchdog interval of a service manager such as systemd, for process `pid`.
+
+    The address (`NOTIFY_SOCKET`) is empty if there is none. The interval is in seconds (`WATCHDOG_USEC`); None if there
+    is no watchdog, or if it watches another process.
+    """
+    address, micros, watched = (
+        variables().get(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+    )
+    is_watched = micros.isascii() and micros.isdigit() and int(micros) > 0 and watched in ("", str(pid))
+    return (address if address[:1] in ("/", "@") else ""), int(micros) / 1e6 if is_watched else None
 
 
 def left_behind() -> tuple[str, ...]:
-    """The names of variables that count here and that a service does not see: settings, and keys of providers."""
-    named = (name for name, value in variables().items() if value and name != "BUBBOT_HOME")
-    return tuple(sorted(name for name in named if name.startswith(ENVIRONMENT_PREFIX) or name.endswith("_API_KEY")))
+    """Return the variables that are set here and that a service does not see: settings, and keys of providers."""
+    names = (name for name, value in variables().items() if value and name != "BUBBOT_HOME")
+    return tuple(sorted(name for name in names if name.startswith(ENVIRONMENT_PREFIX) or name.endswith("_API_KEY")))

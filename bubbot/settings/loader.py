@@ -1,4 +1,4 @@
-"""The settings: one frozen object out of `config.toml`, the environment, secret files and systemd credentials.
+"""The settings: one frozen object from `config.toml`, the environment, secret files and systemd credentials.
 
 Later sources win: the file, then credentials, then the environment.
 """
@@ -31,7 +31,7 @@ from bubbot.settings.sections import (
     SettingsSection,
     StoreSettings,
 )
-from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - people take them from here
+from bubbot.settings.sections import ModelSettings as ModelSettings  # noqa: PLC0414 - others import it from here
 from bubbot.settings.sections import SettingDescription as SettingDescription  # noqa: PLC0414
 from bubbot.settings.sections import ToolSettings as ToolSettings  # noqa: PLC0414
 from bubbot.settings.sources import (
@@ -53,7 +53,7 @@ PERSONA_LIMIT = 256_000
 
 
 class BotSettings(SettingsSection):
-    """`[bot]`: who the bot is."""
+    """`[bot]`: the identity of the bot."""
 
     name: Name = Field(default="bubbot", description="What the bot is called.")
     persona: str = Field(default="", description="Who the bot is, in a few sentences; part of the system prompt.")
@@ -69,9 +69,9 @@ class BotSettings(SettingsSection):
     )
 
     def read_persona(self) -> str:
-        """The persona: the text of `persona_file` where that is set, else `persona`.
+        """Return the persona: the text of `persona_file` if that is set, else `persona`.
 
-        Raises `ConfigError` where the file cannot be read, is too large or is not UTF-8, or where both are set.
+        Raise `ConfigError` if the file cannot be read, is too large or is not UTF-8, or if both are set.
         """
         if self.persona_file is None:
             return self.persona
@@ -81,7 +81,7 @@ class BotSettings(SettingsSection):
 
 
 class Settings(BaseSettings):
-    """Every setting. Made by `load`; made directly it holds the defaults and reads nothing."""
+    """All settings. `load` builds them from their sources; the constructor reads nothing and uses the defaults."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -118,7 +118,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Nothing but the arguments: `load` reads the sources itself, to name the origin of a wrong value."""
+        """Use only the arguments: `load` reads the sources itself, to name the origin of a wrong value."""
         return (init_settings,)
 
     @field_validator("channels")
@@ -128,36 +128,40 @@ class Settings(BaseSettings):
 
     @property
     def missing_secrets(self) -> tuple[MissingSecret, ...]:
-        """The secrets that have a file which cannot be used; only `load_with_missing_secrets` leaves any."""
+        """The secrets whose file cannot be used; only `load_with_missing_secrets` leaves any."""
         return self._missing_secrets
 
     def missing_secret(self, *setting: str) -> MissingSecret | None:
-        """Find one of them by its section and key."""
-        return next((one for one in self._missing_secrets if one.setting == setting), None)
+        """Find a missing secret by its section and key."""
+        return next((secret for secret in self._missing_secrets if secret.setting == setting), None)
 
     def require_secrets(self) -> None:
-        """Raise `ConfigError`, with a sentence a line, if secrets are missing."""
+        """Raise `ConfigError`, with one line for each, if secrets are missing."""
         if self._missing_secrets:
-            raise ConfigError("\n".join(one.reason for one in self._missing_secrets))
+            raise ConfigError("\n".join(secret.reason for secret in self._missing_secrets))
 
     def without_secrets(self, missing: Sequence[MissingSecret]) -> Settings:
-        """Return these settings with a note of the secrets they lack."""
-        lacking = self.model_copy()
-        lacking._missing_secrets = tuple(missing)  # noqa: SLF001 - its own
-        return lacking
+        """Return a copy of these settings that lists the secrets it lacks."""
+        settings = self.model_copy()
+        settings._missing_secrets = tuple(missing)  # noqa: SLF001 - its own
+        return settings
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
-        found = [self.model.api_key.get_secret_value()] if self.model.api_key else []
+        """Return every secret value, for the redaction of logs: keys, tokens and passwords, also those of channels."""
+        secrets = [self.model.api_key.get_secret_value()] if self.model.api_key else []
         if self.model.api_base and (password := urlsplit(self.model.api_base).password):
-            found.append(password)
-        return (*found, *_secrets_in(self.channels))
+            secrets.append(password)
+        return (*secrets, *_secrets_in(self.channels))
 
 
 def describe() -> Iterator[SettingDescription]:
-    """Every setting, in the order of the reference; the free tables of channels appear as `channels.<name>`."""
-    below = {"budget": BUDGET_TABLES}
-    tables = {name: kind for one in _SECTIONS for name, kind in {one: _SECTIONS[one], **below.get(one, {})}.items()}
+    """Yield every setting in the order of the reference; the tables of channels appear as `channels.<name>`."""
+    nested = {"budget": BUDGET_TABLES}
+    tables = {
+        name: kind
+        for section in _SECTIONS
+        for name, kind in {section: _SECTIONS[section], **nested.get(section, {})}.items()
+    }
     tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
         for key, field in model.model_fields.items():
@@ -166,25 +170,25 @@ def describe() -> Iterator[SettingDescription]:
 
 
 def load(*, home: Path, config: Path | None = None) -> Settings:
-    """The settings of the home folder `home`, or of the file `config`, which must then exist.
+    """Load the settings of the home folder `home`, or of the file `config`, which must then exist.
 
-    Raises `ConfigError` with one sentence for each problem, one a line. Reads files; writes nothing.
+    Raise `ConfigError` with one line for each problem. Read files; write nothing.
     """
     settings, problems, missing = _load(home, config, None)
-    return _checked(settings, [*problems, *(one.reason for one in missing)])
+    return _require_valid(settings, [*problems, *(secret.reason for secret in missing)])
 
 
 def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:
     """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
 
-    `Settings.missing_secrets` names them. `credentials`: a folder of systemd's, if the environment names none. Raises
+    `Settings.missing_secrets` names them. `credentials`: systemd's folder, if the environment names none. Raise
     `ConfigError` for every other problem.
     """
     settings, problems, missing = _load(home, config, credentials)
-    return _checked(settings, problems).without_secrets(missing)
+    return _require_valid(settings, problems).without_secrets(missing)
 
 
-def _checked(settings: Settings | None, problems: Sequence[str]) -> Settings:
+def _require_valid(settings: Settings | None, problems: Sequence[str]) -> Settings:
     if settings is None or problems:
         raise ConfigError("\n".join(problems))
     return settings
@@ -193,20 +197,20 @@ def _checked(settings: Settings | None, problems: Sequence[str]) -> Settings:
 def _load(
     home: Path, config: Path | None, credentials: Path | None
 ) -> tuple[Settings | None, list[str], list[MissingSecret]]:
-    """Read every source; the settings are None if a value is none that they take, which is among the problems."""
+    """Read every source. The settings are None if a value is invalid, which is then one of the problems."""
     path = config or home / "config.toml"
     problems: list[str] = []
     missing: list[MissingSecret] = []
     read = partial(leaves_of, known=_TABLES, problems=problems)
     written = read(read_toml(path, needed=config is not None), lambda _: str(path))
-    given = _renamed(read(_environment(problems), _variable), written)
-    # The strongest first: a secret file that something stronger overrides is not even opened.
-    leaves = _settled(given, Path(), {}, problems, missing)
-    handed_over = _credentials(problems, variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
-    leaves = _settled(read(handed_over, _credential), Path(), leaves, problems, missing)
-    leaves = _settled(written, path.parent, leaves, problems, missing)
-    for one in missing:  # a weaker source does not fill in for a file that is named and cannot be used
-        leaves.pop(one.setting, None)
+    environment = _restore_channel_names(read(_read_environment(problems), _variable), written)
+    # The strongest first: a secret file that a stronger source overrides is not even opened.
+    leaves = _merge(environment, Path(), {}, problems, missing)
+    secrets = _read_credentials(problems, variables().get("CREDENTIALS_DIRECTORY") or str(credentials or ""))
+    leaves = _merge(read(secrets, _credential), Path(), leaves, problems, missing)
+    leaves = _merge(written, path.parent, leaves, problems, missing)
+    for secret in missing:  # a weaker source does not replace a file that is named and cannot be used
+        leaves.pop(secret.setting, None)
     data: dict[str, Any] = {section: {} for section in _TABLES}
     for parts, leaf in sorted(leaves.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
         node = data
@@ -216,7 +220,7 @@ def _load(
     try:
         return Settings(**data), problems, missing
     except ValidationError as error:
-        # The cause is not kept: it holds the values, and among them the secrets.
+        # The cause is dropped: it holds the values, and among them the secrets.
         problems += [_sentence(item, leaves) for item in error.errors(include_url=False)]
     return None, problems, missing
 
@@ -227,8 +231,8 @@ _SECTIONS: Mapping[str, type[SettingsSection]] = {
     if isinstance(field.annotation, type) and issubclass(field.annotation, SettingsSection)
 }
 _TABLES = (*_SECTIONS, "channels")
-# What people write with one underscore for two: it would be ignored without a word.
-_SINGLE = {section: f"{ENVIRONMENT_PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {
+# Names with one underscore instead of two, a common mistake: they would be ignored silently.
+_SINGLE_UNDERSCORE = {section: f"{ENVIRONMENT_PREFIX}{section}__<KEY>".upper() for section in _TABLES} | {
     f"{section}_{key}": f"{ENVIRONMENT_PREFIX}{section}__{key}".upper()
     for section, model in _SECTIONS.items()
     for key in model.model_fields
@@ -243,27 +247,27 @@ def _credential(path: Keys) -> str:
     return "credential " + ".".join(path)
 
 
-def _environment(problems: list[str]) -> dict[str, Any]:
-    """The values of the variables, nested by `__`; names that look like settings and are none are problems."""
+def _read_environment(problems: list[str]) -> dict[str, Any]:
+    """Read the variables, nested by `__`; report names that only look like settings as problems."""
     for name in sorted(variables()):
         if not name.upper().startswith(ENVIRONMENT_PREFIX):
             continue
         section, *keys = name.upper().removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-        where = f"environment variable {name}"
+        variable = f"environment variable {name}"
         if any("\ud800" <= char <= "\udfff" for char in variables()[name]):
-            problems.append(f"{where} is not UTF-8 text.")
+            problems.append(f"{variable} is not UTF-8 text.")
         if keys and section not in _TABLES:
-            problems.append(f"{where}: [{section}] is no section{near(section, _TABLES)}.")
+            problems.append(f"{variable}: [{section}] is no section{near(section, _TABLES)}.")
         elif (section == "channels" and not all(keys)) or (section in _SECTIONS and len(keys) > 1):
-            problems.append(f"{where} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
-        elif not keys and section in _SINGLE:
-            # Other names without `__` may be anything: Kubernetes makes BUBBOT_PORT for a service called bubbot.
-            problems.append(f"{where} names no setting: write {_SINGLE[section]}.")
+            problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
+        elif not keys and section in _SINGLE_UNDERSCORE:
+            # Other names without `__` may be anything: Kubernetes sets BUBBOT_PORT for a service called bubbot.
+            problems.append(f"{variable} names no setting: write {_SINGLE_UNDERSCORE[section]}.")
     return {name: table for name, table in EnvSettingsSource(Settings)().items() if isinstance(table, dict)}
 
 
-def _credentials(problems: list[str], folder: str) -> dict[str, Any]:
-    """The secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
+def _read_credentials(problems: list[str], folder: str) -> dict[str, Any]:
+    """Read the secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
     tables: dict[str, Any] = {}
     try:
         for file in sorted(Path(folder).iterdir()) if folder else ():
@@ -279,64 +283,74 @@ def _credentials(problems: list[str], folder: str) -> dict[str, Any]:
     return tables
 
 
-def _renamed(given: dict[Keys, SourcedValue], written: dict[Keys, SourcedValue]) -> dict[Keys, SourcedValue]:
-    """Names of channels as the file writes them: a variable has no `-` in its name."""
+def _restore_channel_names(
+    leaves: dict[Keys, SourcedValue], written: dict[Keys, SourcedValue]
+) -> dict[Keys, SourcedValue]:
+    """Restore the names of channels as the file writes them: the name of a variable cannot contain `-`."""
     names = {path[1].replace("-", "_"): path[1] for path in written if path[0] == "channels"}
     return {
         (path[0], names.get(path[1], path[1]), *path[2:]) if path[0] == "channels" else path: leaf
-        for path, leaf in given.items()
+        for path, leaf in leaves.items()
     }
 
 
-def _settled(
+def _merge(
     leaves: dict[Keys, SourcedValue],
     folder: Path,
     stronger: dict[Keys, SourcedValue],
     problems: list[str],
     missing: list[MissingSecret],
 ) -> dict[Keys, SourcedValue]:
-    """What `stronger` leaves open, and `stronger`: paths taken from `folder`, `<secret>_file` read or `missing`."""
-    settled: dict[Keys, SourcedValue] = {}
+    """Add the leaves that `stronger` does not set to `stronger`.
+
+    Args:
+        leaves: the values of this source.
+        folder: the folder to which its relative paths refer.
+        stronger: the merged values of all stronger sources.
+        problems: receives a sentence for each problem.
+        missing: receives each secret whose `<secret>_file` cannot be read.
+    """
+    merged: dict[Keys, SourcedValue] = {}
     for path, leaf in leaves.items():
         secret = (*path[:-1], path[-1].removesuffix("_file"))
         is_file = secret != path and _is_secret(secret)
-        where = f"{leaf.origin}: {shown(path)}"
+        setting = f"{leaf.origin}: {shown(path)}"
         if is_file and not isinstance(leaf.value, str):
-            problems.append(f"{where} is {quoted(leaf.value)}, but must be a path.")
+            problems.append(f"{setting} is {quoted(leaf.value)}, but must be a path.")
         elif is_file and leaf.value and secret in leaves:
-            problems.append(f"{where} and {secret[-1]} are both set: keep one of them.")
-        elif is_file and isinstance(leaf.value, str) and leaf.value and _is_open(secret, stronger, missing):
+            problems.append(f"{setting} and {secret[-1]} are both set: keep one of them.")
+        elif is_file and isinstance(leaf.value, str) and leaf.value and _is_unset(secret, stronger, missing):
             try:
-                file = _placed(leaf, folder, where)
-                settled[secret] = SourcedValue(read_secret(file, where), leaf.origin)
+                file = _resolve_path(leaf, folder, setting)
+                merged[secret] = SourcedValue(read_secret(file, setting), leaf.origin)
             except ConfigError as error:
-                missing.append(MissingSecret(secret, _named(leaf.value, folder), str(error)))
-        elif not is_file and _kind(path) is Path and leaf.value and isinstance(leaf.value, str):
+                missing.append(MissingSecret(secret, _display_path(leaf.value, folder), str(error)))
+        elif not is_file and _type_of(path) is Path and leaf.value and isinstance(leaf.value, str):
             try:
-                settled[path] = SourcedValue(str(_placed(leaf, folder, where)), leaf.origin)
+                merged[path] = SourcedValue(str(_resolve_path(leaf, folder, setting)), leaf.origin)
             except ConfigError as error:
                 problems.append(str(error))
-                settled[path] = SourcedValue("", leaf.origin)
+                merged[path] = SourcedValue("", leaf.origin)
         elif not is_file:
-            settled[path] = leaf
-    return settled | stronger
+            merged[path] = leaf
+    return merged | stronger
 
 
-def _is_open(secret: Keys, stronger: Mapping[Keys, SourcedValue], missing: Sequence[MissingSecret]) -> bool:
+def _is_unset(secret: Keys, stronger: Mapping[Keys, SourcedValue], missing: Sequence[MissingSecret]) -> bool:
     """Return true if no stronger source sets this secret, not even to a file that cannot be used."""
-    return secret not in stronger and all(one.setting != secret for one in missing)
+    return secret not in stronger and all(entry.setting != secret for entry in missing)
 
 
-def _placed(leaf: SourcedValue, folder: Path, where: str) -> Path:
-    """The absolute path a leaf names. Raises `ConfigError`."""
+def _resolve_path(leaf: SourcedValue, folder: Path, setting: str) -> Path:
+    """Return the absolute path that a leaf names. Raise `ConfigError`, in a sentence that begins with `setting`."""
     try:
         return (folder / Path(str(leaf.value)).expanduser()).absolute()
     except (OSError, RuntimeError) as error:  # ~nobody, or the working directory is gone
-        raise ConfigError(f"{where} is {quoted(leaf.value)}, which cannot be found ({error}).") from None
+        raise ConfigError(f"{setting} is {quoted(leaf.value)}, which cannot be found ({error}).") from None
 
 
-def _named(value: str, folder: Path) -> str:
-    """The path of a file for people: absolute if it can be found out."""
+def _display_path(value: str, folder: Path) -> str:
+    """Return the path of a file for people: absolute if that can be determined."""
     try:
         return str((folder / Path(value).expanduser()).absolute())
     except (OSError, RuntimeError):
@@ -346,12 +360,12 @@ def _named(value: str, folder: Path) -> str:
 def _sentence(item: ErrorDetails, leaves: Mapping[Keys, SourcedValue]) -> str:
     section, key = path = tuple(map(str, item["loc"]))[:2]
     leaf, fields = leaves[path], _SECTIONS[section].model_fields
-    where = f"{leaf.origin}: {shown(path)}"
+    setting = f"{leaf.origin}: {shown(path)}"
     if item["type"] == "extra_forbidden":  # its value is not shown: it may be a secret under a misspelt key
-        return f"{where} is no setting{near(key, fields)}."
+        return f"{setting} is no setting{near(key, fields)}."
     reason = str(item["ctx"]["error"]) if item["type"] == "value_error" else ""
     value = "of the wrong type (the value is not shown)" if _is_secret(path) else quoted(leaf.value)
-    return f"{where} is {value}, but must be {reason or wanted(fields[key])}."
+    return f"{setting} is {value}, but must be {reason or wanted(fields[key])}."
 
 
 def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:
@@ -362,8 +376,8 @@ def _secrets_in(table: Mapping[str, Any]) -> Iterator[str]:
             yield value
 
 
-def _kind(path: Keys) -> object:
-    """The type of a setting, or None where there is no setting of that path."""
+def _type_of(path: Keys) -> object:
+    """Return the type of a setting; None if there is no such setting."""
     if len(path) != 2 or path[0] not in _SECTIONS or path[1] not in _SECTIONS[path[0]].model_fields:
         return None
     annotation = _SECTIONS[path[0]].model_fields[path[1]].annotation
@@ -373,4 +387,4 @@ def _kind(path: Keys) -> object:
 def _is_secret(path: Keys) -> bool:
     if len(path) == 3 and path[0] == "channels":
         return SECRET_KEY.search(path[2]) is not None
-    return _kind(path) is SecretStr
+    return _type_of(path) is SecretStr

@@ -1,4 +1,4 @@
-"""`[model]` and `[attachments]` of the settings, and what all sections share."""
+"""Most sections of the settings, and their base class."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bubbot.settings.values import (
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """One setting as people write it. `type` is a phrase; `default` is None where it is not set."""
+    """One setting as people write it. `type` is a phrase; `default` is None if not set."""
 
     section: str
     key: str
@@ -42,7 +42,7 @@ class SettingsSection(BaseModel):
 
 
 class ScheduleSettings(SettingsSection):
-    """`[schedule]`: limits of what people schedule."""
+    """`[schedule]`: limits of jobs."""
 
     per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
     failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
@@ -55,7 +55,7 @@ class ScheduleSettings(SettingsSection):
 
 
 class StoreSettings(SettingsSection):
-    """`[store]`: what `bubbot tape gc` removes."""
+    """`[store]`: limits for `bubbot tape gc`."""
 
     archive_days: Whole = Field(
         default=365,
@@ -66,7 +66,7 @@ class StoreSettings(SettingsSection):
 
 
 class ModelSettings(SettingsSection):
-    """`[model]`: which model answers, and its limits. `threads` is for the model `local` alone."""
+    """`[model]`: the model that answers, and its limits. `threads` is for the model `local` alone."""
 
     name: str = Field(
         default="", description="The model, `provider/model`; empty for the demonstration model, where it is installed."
@@ -130,13 +130,13 @@ class ModelSettings(SettingsSection):
 
 
 class ContextSettings(SettingsSection):
-    """`[context]`: what of the tape the model sees."""
+    """`[context]`: the part of the tape that the model sees."""
 
     selector: Selector = Field(default=AUTO, description="The strategy that picks the entries the model sees.")
 
 
 class MemorySettings(SettingsSection):
-    """`[memory]`: how long remembered things stay."""
+    """`[memory]`: how long memory keeps notes."""
 
     retention_days: Whole = Field(
         default=30, ge=1, le=36500, description="Days after which the notes of a day are dropped."
@@ -157,7 +157,7 @@ class ToolSettings(SettingsSection):
 
 
 class AttachmentSettings(SettingsSection):
-    """`[attachments]`: what becomes of files that come with messages, and how large those may be that are sent."""
+    """`[attachments]`: the handling of incoming files, and the size limits of all files."""
 
     max_bytes: Whole = Field(
         default=20_000_000,
@@ -175,14 +175,14 @@ class AttachmentSettings(SettingsSection):
 
 
 class HttpSettings(SettingsSection):
-    """`[http]`: where platforms call channels that use webhooks; nothing listens where none does."""
+    """`[http]`: the address at which platforms call channels; without a webhook channel nothing listens."""
 
     host: Name = Field(default="127.0.0.1", description="The address to listen on.")
     port: Whole = Field(default=8080, ge=0, le=65535, description="The port to listen on; 0 for any that is free.")
 
 
 class HealthSettings(SettingsSection):
-    """`[health]`: where programs ask how the bot is, over HTTP; nothing listens where `port` is not set."""
+    """`[health]`: the address of the health endpoints; without `port` nothing listens."""
 
     host: Name = Field(default="127.0.0.1", description="The address to listen on.")
     port: OptionalWhole = Field(
@@ -194,7 +194,7 @@ class HealthSettings(SettingsSection):
 
 
 class SearchSettings(SettingsSection):
-    """`[search]`: how texts on the tapes are found."""
+    """`[search]`: the search of texts on the tapes."""
 
     index: bool = Field(
         default=True,
@@ -203,7 +203,7 @@ class SearchSettings(SettingsSection):
 
 
 class LogSettings(SettingsSection):
-    """`[log]`: what the operator reads on stderr."""
+    """`[log]`: the log on stderr."""
 
     level: Level = Field(default="info", description="The least level that is logged.")
     format: LogForm = Field(

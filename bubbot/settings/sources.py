@@ -1,6 +1,6 @@
-"""What settings are read from: the TOML file, files with secrets, and the sentences about both.
+"""Sources of settings: the TOML file, files with secrets, and the error messages about both.
 
-Knows nothing of single settings; `settings` does.
+It knows no single setting; `loader` does.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _USERINFO = re.compile(r"//[^/@\s]*@")
 _PASSWORD = re.compile(r"^\w+://[^/@\s]*:[^/@\s]+@")
 
 Keys: TypeAlias = tuple[str, ...]
-"""Where a setting stands: section and key, or "channels", name and key."""
+"""The path of a setting: section and key, or "channels", name and key."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A value and where it was written: a file, a variable or a credential."""
+    """A value and its origin: a file, a variable or a credential."""
 
     value: object
     origin: str
@@ -40,7 +40,7 @@ class SourcedValue:
 
 @dataclass(frozen=True, slots=True)
 class MissingSecret:
-    """A setting whose secret is in a file that cannot be used. `reason`: a sentence that names the origin and the file."""
+    """A setting whose secret file cannot be used. `reason`: a sentence that names the origin and the file."""
 
     setting: Keys
     file: str
@@ -48,9 +48,9 @@ class MissingSecret:
 
 
 def read_toml(path: Path, *, needed: bool) -> dict[str, Any]:
-    """The tables of a TOML file; none where it does not exist and is not `needed`.
+    """Read the tables of a TOML file; return none if it does not exist and is not `needed`.
 
-    Raises `ConfigError` where it cannot be read or is no TOML, with line, column and what to do.
+    Raise `ConfigError` if it cannot be read or is not TOML, with line, column and the fix.
     """
     if not needed and not os.path.lexists(path):
         return {}
@@ -58,19 +58,21 @@ def read_toml(path: Path, *, needed: bool) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax(path, text, str(error))) from None
+        raise ConfigError(_describe_syntax_error(path, text, str(error))) from None
     except RecursionError:
         raise ConfigError(f"{path}: the brackets are nested too deeply to be read.") from None
     except ValueError as error:  # a number with thousands of digits
         raise ConfigError(f"{path}: a value cannot be read ({error}).") from None
 
 
-def _syntax(path: Path, text: str, message: str) -> str:
-    what, _, where = message.rpartition(" (at ")
-    found = re.match(r"line (\d+), column (\d+)", where)
-    line, column = found.groups() if found else (str(text.count("\n") + 1), "end")
-    fix = next((fix for start, fix in _FIXES.items() if what.startswith(start)), 'write each setting as key = "value"')
-    return f"{path}, line {line}, column {column}: this is not TOML ({what}): {fix}."
+def _describe_syntax_error(path: Path, text: str, message: str) -> str:
+    reason, _, position = message.rpartition(" (at ")
+    match = re.match(r"line (\d+), column (\d+)", position)
+    line, column = match.groups() if match else (str(text.count("\n") + 1), "end")
+    fix = next(
+        (fix for start, fix in _FIXES.items() if reason.startswith(start)), 'write each setting as key = "value"'
+    )
+    return f"{path}, line {line}, column {column}: this is not TOML ({reason}): {fix}."
 
 
 _FIXES = {
@@ -88,9 +90,9 @@ _FIXES = {
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
-    """The text of a UTF-8 file of at most `limit` bytes, without a byte order mark and with plain line ends.
+    """Read a UTF-8 file of at most `limit` bytes, without a byte order mark and with plain line ends.
 
-    Raises `ConfigError`, in a sentence that begins with `what`.
+    Raise `ConfigError`, in a sentence that begins with `what`.
     """
     try:
         if path.exists() and not path.is_file():
@@ -110,7 +112,7 @@ def read_text(path: Path, limit: int, what: str) -> str:
 
 
 def read_secret(path: Path, what: str) -> str:
-    """The text of a file without the space around it. Raises `ConfigError`, also where nothing is left."""
+    """Read a file and strip the space around its text. Raise `ConfigError`, also if nothing is left."""
     secret = read_text(path, SECRET_LIMIT, what).strip()
     if not secret:
         raise ConfigError(f"{what}: {path} is empty, but should hold a secret.")
@@ -120,7 +122,7 @@ def read_secret(path: Path, what: str) -> str:
 def written_secrets(config: Path) -> list[str]:
     """Name the settings whose secrets stand in a configuration itself, such as `channels.telegram.token`.
 
-    Raises `ConfigError` if it cannot be read.
+    Raise `ConfigError` if it cannot be read.
     """
     return [
         ".".join(path) for path, value in text_values(read_toml(config, needed=False)) if _holds_secret(path, value)
@@ -132,7 +134,7 @@ def _holds_secret(path: Keys, value: str) -> bool:
 
 
 def text_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, str]]:
-    """Every text in a table and the tables in it, with its path."""
+    """Yield every text in a table and its nested tables, with its path."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from text_values(value, (*above, key))
@@ -143,52 +145,58 @@ def text_values(table: Mapping[str, Any], above: Keys = ()) -> Iterator[tuple[Ke
 def leaves_of(
     tables: Mapping[str, Any], origin: Callable[[Keys], str], *, known: Collection[str], problems: list[str]
 ) -> dict[Keys, SourcedValue]:
-    """The values of one source by path; a section that is not `known` or no table is one of the `problems`.
+    """Return the values of one source by path. Each table of `channels` has its own leaf, for a channel without keys.
 
-    Each table of `channels` also has a leaf of its own, so that a channel without keys is there.
+    Args:
+        tables: the sections of the source.
+        origin: names the origin of a setting by its path.
+        known: the sections that exist.
+        problems: receives a sentence for each section that is unknown or not a table.
     """
     leaves: dict[Keys, SourcedValue] = {}
     for section, table in tables.items():
-        where = origin((section,))
+        source = origin((section,))
         if section not in known:
-            problems.append(f"{where}: [{section}] is no section{near(section, known)}.")
+            problems.append(f"{source}: [{section}] is no section{near(section, known)}.")
         elif not isinstance(table, Mapping):
-            problems.append(f"{where}: [{section}] must be a section with keys, not a single value.")
+            problems.append(f"{source}: [{section}] must be a section with keys, not a single value.")
         elif section == "channels":
             for name, inner in table.items():
-                leaves |= _channel(name, inner, origin, problems)
+                leaves |= _channel_leaves(name, inner, origin, problems)
         else:
             leaves |= {(section, key): SourcedValue(value, origin((section, key))) for key, value in table.items()}
     return leaves
 
 
-def _channel(name: str, table: object, origin: Callable[[Keys], str], problems: list[str]) -> dict[Keys, SourcedValue]:
-    path, where = ("channels", name), f"{origin(('channels', name))}: [channels.{name}]"
+def _channel_leaves(
+    name: str, table: object, origin: Callable[[Keys], str], problems: list[str]
+) -> dict[Keys, SourcedValue]:
+    path, section = ("channels", name), f"{origin(('channels', name))}: [channels.{name}]"
     if not _CHANNEL_NAME.fullmatch(name):
-        problems.append(f"{where} needs another name: small letters, digits, '-' and '_', at most 64.")
+        problems.append(f"{section} needs another name: small letters, digits, '-' and '_', at most 64.")
     elif not isinstance(table, Mapping):
-        problems.append(f"{where} must be a section with keys, not a single value.")
+        problems.append(f"{section} must be a section with keys, not a single value.")
     elif not isinstance(table.get("kind", name), str) or not table.get("kind", name):
-        problems.append(f"{where} kind must be the name of an adapter, in quotes.")
+        problems.append(f"{section} kind must be the name of an adapter, in quotes.")
     else:
-        return {path: SourcedValue({}, where)} | {
+        return {path: SourcedValue({}, section)} | {
             (*path, key): SourcedValue(value, origin((*path, key))) for key, value in table.items()
         }
     return {}
 
 
 def quoted(value: object) -> str:
-    """A value for a sentence: cut after 80 characters, and without the password of a web address."""
+    """Format a value for a sentence: cut after 80 characters, without the password of a web address."""
     text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def shown(path: Keys) -> str:
-    """A setting as people write it, `[section] key`."""
+    """Format a setting as people write it, `[section] key`."""
     return f"[{'.'.join(path[:-1])}] {path[-1]}"
 
 
 def near(word: str, words: Iterable[str]) -> str:
-    """The words "; did you mean 'x'" for the closest of `words`, or nothing where none is close."""
-    found = get_close_matches(word.lower(), words, n=1)
-    return f"; did you mean {found[0]!r}" if found else ""
+    """Return "; did you mean 'x'" with the closest of `words`, or nothing if none is close."""
+    close = get_close_matches(word.lower(), words, n=1)
+    return f"; did you mean {close[0]!r}" if close else ""

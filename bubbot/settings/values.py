@@ -1,4 +1,4 @@
-"""The kinds of values settings take, and the phrases with which errors and the reference name them."""
+"""The types of settings, and the phrases that name them in errors and the reference."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pydantic.fields import FieldInfo
 from bubbot.views.context import SELECTORS, is_selector
 
 AUTO = "auto"
-"""The selector that follows from what is known of the model."""
+"""The selector that depends on the features of the model."""
 DAY_SECONDS = 86400.0
 """The longest time limit, in seconds."""
 
-_WORDS = {
+_TYPE_PHRASES = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -30,52 +30,52 @@ _WORDS = {
 
 
 def no_bool(value: object) -> object:
-    """Refuses true and false where a number is wanted."""
+    """Refuse true and false for a number."""
     if isinstance(value, bool):
         raise ValueError  # noqa: TRY004 - pydantic wants this one; the sentence is made from the field
     return value
 
 
 def blank_is_unset(value: object) -> object:
-    """An empty text, as the environment has it, is no value."""
+    """Replace an empty text, which the environment may hold, by None."""
     return None if value == "" else value
 
 
-def _split(value: object) -> object:
+def _split_items(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-def _lower(value: object) -> object:
+def _to_lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-def _zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         names = {zone.lower(): zone for zone in available_timezones()}
         if not names:
             raise ValueError("a time zone, but this system has no list of them: install the package tzdata") from None
-        near = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
-        hint = f"; the nearest is {names[near[0]]!r}" if near else ""
+        close = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
+        hint = f"; the nearest is {names[close[0]]!r}" if close else ""
         raise ValueError(f"the IANA name of a time zone, such as 'Europe/Berlin'{hint}") from None
     return name
 
 
-def _selector(name: str) -> str:
+def _check_selector(name: str) -> str:
     if name != AUTO and not is_selector(name):
-        near = get_close_matches(name, (AUTO, *SELECTORS), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        close = get_close_matches(name, (AUTO, *SELECTORS), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"one of {', '.join((AUTO, *SELECTORS))}{hint}")
     return name
 
 
-def _like(pattern: str, wanted: str) -> AfterValidator:
-    """Raises unless a text matches the whole pattern; a value that is not set passes."""
+def _matches(pattern: str, description: str) -> AfterValidator:
+    """Build a validator that raises unless all of a text matches; a value that is not set passes."""
 
     def check(text: str | None) -> str | None:
         if text is not None and not re.fullmatch(pattern, text):
-            raise ValueError(wanted)
+            raise ValueError(description)
         return text
 
     return AfterValidator(check)
@@ -88,25 +88,25 @@ OptionalPath = Annotated[Path | None, BeforeValidator(blank_is_unset)]
 Secret = Annotated[SecretStr | None, BeforeValidator(blank_is_unset)]
 Address = Annotated[
     str | None,
-    _like(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
+    _matches(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
     BeforeValidator(blank_is_unset),
 ]
-Name = Annotated[str, _like(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
+Name = Annotated[str, _matches(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
 Label = Annotated[Name, "label"]
 """The name of a table that people choose."""
-Selector = Annotated[Name, AfterValidator(_selector)]
-Names = Annotated[list[str], BeforeValidator(_split)]
+Selector = Annotated[Name, AfterValidator(_check_selector)]
+Names = Annotated[list[str], BeforeValidator(_split_items)]
 Id = Annotated[str, "id"]
 Ids = list[Id]
-"""Numeric ids as text; who takes them checks them."""
-Zone = Annotated[str, AfterValidator(_zone)]
-Language = Annotated[str, _like(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
-Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
-LogForm = Annotated[Literal["auto", "text", "keyvalue", "json"], BeforeValidator(_lower)]
+"""Numeric ids as text; the code that uses them checks them."""
+Zone = Annotated[str, AfterValidator(_check_zone)]
+Language = Annotated[str, _matches(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a language tag, such as 'en' or 'pt-BR'")]
+Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_to_lower)]
+LogForm = Annotated[Literal["auto", "text", "keyvalue", "json"], BeforeValidator(_to_lower)]
 
 
 def wanted(field: FieldInfo) -> str:
-    """The type and bounds of a setting as a phrase."""
+    """Describe the type and bounds of a setting as a phrase."""
     options = get_args(field.annotation)
     if get_origin(field.annotation) is Literal:
         return f"one of {', '.join(options)}"
@@ -114,13 +114,13 @@ def wanted(field: FieldInfo) -> str:
         return "tables by name" if options[0] == Label else "tables by numeric id"
     if get_origin(field.annotation) is list:
         return "a list of numeric ids" if options[0] == Id else "a list of texts"
-    words = next(words for kind, words in _WORDS.items() if kind in (field.annotation, *options))
-    for mark in field.metadata:
-        match mark:
+    phrase = next(phrase for kind, phrase in _TYPE_PHRASES.items() if kind in (field.annotation, *options))
+    for constraint in field.metadata:
+        match constraint:
             case Ge(ge=bound):
-                words += f" from {bound:.12g}"
+                phrase += f" from {bound:.12g}"
             case Gt(gt=bound):
-                words += f" above {bound:.12g}"
+                phrase += f" above {bound:.12g}"
             case Le(le=bound):
-                words += f"{', at most' if 'above' in words else ' to'} {bound:.12g}"
-    return words
+                phrase += f"{', at most' if 'above' in phrase else ' to'} {bound:.12g}"
+    return phrase

@@ -1,4 +1,4 @@
-"""What a language consists of."""
+"""The data of a language."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Forms: TypeAlias = Mapping[str, str]
-"""A sentence that depends on a number: its forms by the words that `Language.form` gives; `other` is always there."""
+"""A sentence that depends on a number: its forms by the names that `Language.form` returns; `other` is always there."""
 Sentence: TypeAlias = str | Forms
-"""Placeholders stand in braces, as `str.format` takes them. The number that chooses a form is called `count`."""
+"""A text with placeholders in braces, as in `str.format`. The number that chooses a form is called `count`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language as data.
+    """One language as data. Entries that are missing in the last three attributes appear in English.
 
-    `form` says which form goes with a number. `sentences` are by name. `reasons` tell errors by their kind; they may
-    use `{detail}`, which is the error in English, and what the error carries. `summaries` tell what a command does, by
-    the name of its tool, and `roles` what a role is called. What is in neither of the last three is told in English.
+    Attributes:
+        form: returns the name of the form for a number.
+        sentences: sentences by name.
+        reasons: texts of errors by kind; they may use `{detail}`, the error in English, and the error's attributes.
+        summaries: summaries of commands by the name of the tool.
+        roles: names of roles.
     """
 
     form: Callable[[int], str]

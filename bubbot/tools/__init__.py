@@ -1,1 +1,1 @@
-"""Tools: what a model may call and a person may type as a comma command."""
+"""Tools: functions that a model may call and a person may type as a comma command."""

@@ -1,4 +1,4 @@
-"""Sending files with the answer."""
+"""The tool that sends files with the answer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bubbot.runtime.intake import file_name, image_type
 from bubbot.views.attachments import bytes_text
 
 MAX_FILES = 10
-"""Files one answer may have."""
+"""Files per answer."""
 
 
 class SendArgs(ToolArgs):
-    """What `file.send` takes."""
+    """The arguments of `file.send`."""
 
     name: str = Field(description="the file's name, with a suffix that says what it is")
     text: str = Field(default="", description="what the file is to hold; or name a handle instead")
@@ -28,7 +28,7 @@ class SendArgs(ToolArgs):
 
 
 def file_tools(max_bytes: int) -> Sequence[Tool]:
-    """The tools of this file; `max_bytes` of one file that is sent."""
+    """Build the tools of this file. `max_bytes`: the size limit of one file."""
 
     @tool("file.send")
     async def file_send(turn: Turn, args: SendArgs) -> str:
@@ -40,22 +40,24 @@ def file_tools(max_bytes: int) -> Sequence[Tool]:
             raise ToolRetry("give text or handle, one of the two")
         if len(turn.files) >= MAX_FILES:
             raise ToolFailed(f"this answer has {MAX_FILES} files already, and may not have more")
-        data = clean(args.text).encode() if args.text else await _kept(turn, args.handle)
+        data = clean(args.text).encode() if args.text else await _read_blob(turn, args.handle)
         if len(data) > max_bytes:
             raise ToolFailed(f"{name} has {bytes_text(len(data))}; at most {bytes_text(max_bytes)} can be sent")
         digest = await turn.tape.put_blob(data)
-        turn.files.append(OutboundFile(name, image_type(data) or _type(name, is_text=bool(args.text)), digest=digest))
+        turn.files.append(
+            OutboundFile(name, image_type(data) or _guess_type(name, is_text=bool(args.text)), digest=digest)
+        )
         return f"{name} ({bytes_text(len(data))}) goes out with the answer."
 
     return [file_send]
 
 
-async def _kept(turn: Turn, handle: str) -> bytes:
+async def _read_blob(turn: Turn, handle: str) -> bytes:
     try:
         return await turn.tape.get_blob(handle)
     except EntryNotFound:
         raise ToolRetry(f"nothing is kept under {handle}; copy the handle from the attachment or cut result") from None
 
 
-def _type(name: str, *, is_text: bool) -> str:
+def _guess_type(name: str, *, is_text: bool) -> str:
     return mimetypes.guess_type(name)[0] or ("text/plain" if is_text else "application/octet-stream")

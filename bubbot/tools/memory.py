@@ -1,4 +1,4 @@
-"""The memory tools: every answer says what is remembered now and names the entry that says so."""
+"""The memory tools: every answer says what memory holds now and cites the entry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bubbot.views.memory import MemorySnapshot, MemoryVersionsView, iso_day, rec
 ADVISED_BYTES = 4096
 
 
-def _storable(text: str) -> str:
+def _check_storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -27,8 +27,8 @@ def _storable(text: str) -> str:
     return text
 
 
-Storable: TypeAlias = Annotated[str, AfterValidator(_storable)]
-"""Text that a tape takes; JSON can spell texts that it does not."""
+Storable: TypeAlias = Annotated[str, AfterValidator(_check_storable)]
+"""Text that a tape accepts; JSON can spell texts that it does not."""
 
 
 class SaveArgs(ToolArgs):
@@ -72,11 +72,12 @@ class ClearArgs(ToolArgs):
 
 
 def memory_tools(*, retention_days: int, recent_days: int) -> list[Tool]:
-    """The tools over the memory of the turn's chat.
+    """Build the tools for the memory of the turn's chat.
 
     `retention_days`: how long notes are kept; `recent_days`: how many days of them the prompt shows.
     """
-    return [_save, _daily(retention_days), _recall, _show(retention_days, recent_days), _forget, _restore, _clear]
+    daily, show = _make_daily(retention_days), _make_show(retention_days, recent_days)
+    return [_save, daily, _recall, show, _forget, _restore, _clear]
 
 
 @tool("memory.save")
@@ -84,23 +85,23 @@ async def _save(turn: Turn, args: SaveArgs) -> str:
     """Replaces the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
     if not args.content.strip():
         raise ToolRetry("content is empty; memory.forget removes lines, memory.clear removes everything")
-    zone = _zone(turn)
+    zone = _open_zone(turn)
     before = await zone.read()
-    with _told_limits(turn):
+    with _report_limits(turn):
         lost = await zone.save_long_term(args.content)
     after = await zone.read()
     if after.seal_id == before.seal_id:
-        return turn.texts.say("memory_same", cited=_cited(after, turn.texts))
-    answer = turn.texts.say("memory_saved", version=_new(after, turn.texts))
+        return turn.texts.say("memory_same", cited=_cite(after, turn.texts))
+    answer = turn.texts.say("memory_saved", version=_name_version(after, turn.texts))
     if lost:
-        answer += turn.texts.say("memory_lost", lines=_listed(lost))
-        answer += turn.texts.say("memory_lost_hint", way_back=_way_back(before, turn.texts))
+        answer += turn.texts.say("memory_lost", lines=_bullet_list(lost))
+        answer += turn.texts.say("memory_lost_hint", way_back=_undo_hint(before, turn.texts))
     if (size := len(after.long_term.encode())) > ADVISED_BYTES:
         answer += turn.texts.say("memory_large", size=size, advised=ADVISED_BYTES)
     return answer
 
 
-def _daily(retention_days: int) -> Tool:
+def _make_daily(retention_days: int) -> Tool:
     @tool("memory.daily")
     async def daily(turn: Turn, args: DailyArgs) -> str:
         """Adds to the notes of a day, today where no date is given: what was done, decided or left open."""
@@ -108,13 +109,13 @@ def _daily(retention_days: int) -> Tool:
             raise ToolRetry("content is empty: give the text to note")
         zone = MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=retention_days)
         try:
-            with _told_limits(turn):
+            with _report_limits(turn):
                 await zone.append_daily(args.content, args.date or None)
         except ValueError as error:
             raise ToolRetry(f"date: {error}") from error
         after = await zone.read()
         day = iso_day(args.date) or zone.today().isoformat()
-        answer = turn.texts.say("note_added", day=day, version=_new(after, turn.texts))
+        answer = turn.texts.say("note_added", day=day, version=_name_version(after, turn.texts))
         if day < (zone.today() - timedelta(days=retention_days)).isoformat():
             answer += turn.texts.say("note_goes", count=retention_days)
         content = next(note.content for note in after.dailies if note.date == day)
@@ -128,20 +129,20 @@ def _daily(retention_days: int) -> Tool:
 @tool("memory.recall")
 async def _recall(turn: Turn, args: RecallArgs) -> str:
     """Searches long-term memory and the notes of the last days; without a query it gives all of them."""
-    zone, english = _zone(turn), Texts()
+    zone, english = _open_zone(turn), Texts()
     snapshot = await zone.read()
-    cited = _cited(snapshot, english)
+    cited = _cite(snapshot, english)
     if snapshot.empty:
         return f"Memory is empty ({cited})."
     since = zone.today() - timedelta(days=args.days)
-    found = recall(snapshot, since=since, query=args.query)
+    passages = recall(snapshot, since=since, query=args.query)
     older = sum(note.date < since.isoformat() for note in snapshot.dailies)
-    wanted = f" that contains {args.query!r}" if args.query.strip() else ""
-    if found:
+    condition = f" that contains {args.query!r}" if args.query.strip() else ""
+    if passages:
         answer = f"From memory ({cited}), notes since {since}:"
-        answer += "".join(f"\n\n{place}:\n{text}" for place, text in found)
+        answer += "".join(f"\n\n{source}:\n{text}" for source, text in passages)
     else:
-        answer = f"There is nothing{wanted} in memory ({cited}), notes since {since}."
+        answer = f"There is nothing{condition} in memory ({cited}), notes since {since}."
     if older:
         oldest = (zone.today() - date.fromisoformat(snapshot.dailies[0].date)).days
         days = english.say("days", count=older)
@@ -149,19 +150,19 @@ async def _recall(turn: Turn, args: RecallArgs) -> str:
     return answer
 
 
-def _show(retention_days: int, recent_days: int) -> Tool:
+def _make_show(retention_days: int, recent_days: int) -> Tool:
     @tool("memory.show", commands=("memory",))
     async def show(turn: Turn, args: NoArgs) -> str:
         """Shows what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
-        texts, snapshot = turn.texts, await _zone(turn).read()
-        versions = {one.version for one in await turn.tape.read(MemoryVersionsView())}
-        lines = [texts.say("memory_shown", cited=_cited(snapshot, texts))]
-        lines += [texts.say("memory_long_term", size=_size(snapshot.long_term, texts))]
-        listed = ", ".join(note.date for note in snapshot.dailies)
+        texts, snapshot = turn.texts, await _open_zone(turn).read()
+        versions = {entry.version for entry in await turn.tape.read(MemoryVersionsView())}
+        lines = [texts.say("memory_shown", cited=_cite(snapshot, texts))]
+        lines += [texts.say("memory_long_term", size=_describe_size(snapshot.long_term, texts))]
+        dates = ", ".join(note.date for note in snapshot.dailies)
         notes = "\n".join(note.content for note in snapshot.dailies)
         days = texts.say("days", count=len(snapshot.dailies))
-        days = texts.say("days_listed", days=days, listed=listed) if listed else days
-        lines += [texts.say("memory_notes", days=days, size=_size(notes, texts))]
+        days = texts.say("days_listed", days=days, listed=dates) if dates else days
+        lines += [texts.say("memory_notes", days=days, size=_describe_size(notes, texts))]
         lines += [texts.say("memory_reach", count=recent_days, kept=texts.say("memory_kept", count=retention_days))]
         if versions:
             lines += [texts.say("memory_versions", versions=spelled(versions))]
@@ -173,7 +174,7 @@ def _show(retention_days: int, recent_days: int) -> Tool:
 @tool("memory.forget")
 async def _forget(turn: Turn, args: ForgetArgs) -> str:
     """Removes every line of long-term memory and of the daily notes that contains a text."""
-    zone = _zone(turn)
+    zone = _open_zone(turn)
     before = await zone.read()
     try:
         removed = await zone.forget(args.text)
@@ -182,66 +183,66 @@ async def _forget(turn: Turn, args: ForgetArgs) -> str:
     after = await zone.read()
     if not removed:
         hint = turn.texts.say("forget_by_line") if "\n" in args.text.strip() else ""
-        return turn.texts.say("forgot_nothing", text=repr(args.text), cited=_cited(after, turn.texts)) + hint
+        return turn.texts.say("forgot_nothing", text=repr(args.text), cited=_cite(after, turn.texts)) + hint
     return turn.texts.say(
         "forgot",
         count=len(removed),
-        version=_new(after, turn.texts),
-        lines=_listed(removed),
-        way_back=_way_back(before, turn.texts),
+        version=_name_version(after, turn.texts),
+        lines=_bullet_list(removed),
+        way_back=_undo_hint(before, turn.texts),
     )
 
 
 @tool("memory.restore")
 async def _restore(turn: Turn, args: RestoreArgs) -> str:
     """Brings an older version of memory back as the newest one."""
-    zone = _zone(turn)
+    zone = _open_zone(turn)
     before = await zone.read()
     try:
-        with _told_limits(turn):
+        with _report_limits(turn):
             await zone.restore(args.version)
     except EntryNotFound as error:
         raise ToolRetry(str(error)) from error
     after = await zone.read()
     if after.seal_id == before.seal_id:
-        return turn.texts.say("restored_same", number=args.version, cited=_cited(after, turn.texts))
-    version, way_back = _new(after, turn.texts), _way_back(before, turn.texts)
+        return turn.texts.say("restored_same", number=args.version, cited=_cite(after, turn.texts))
+    version, way_back = _name_version(after, turn.texts), _undo_hint(before, turn.texts)
     return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
 
 
 @tool("memory.clear")
 async def _clear(turn: Turn, args: ClearArgs) -> str:
     """Empties memory. Call it without confirm first: it says what would go, and the person has to agree."""
-    zone, texts = _zone(turn), turn.texts
+    zone, texts = _open_zone(turn), turn.texts
     before = await zone.read()
     if before.empty:
-        return texts.say("cleared_already", cited=_cited(before, texts))
+        return texts.say("cleared_already", cited=_cite(before, texts))
     days = texts.say("days", count=len(before.dailies))
-    what = texts.say("memory_holds", size=_size(before.long_term, texts), days=days)
+    content = texts.say("memory_holds", size=_describe_size(before.long_term, texts), days=days)
     if not args.confirm:
-        return texts.say("clear_asks", cited=_cited(before, texts), what=what)
+        return texts.say("clear_asks", cited=_cite(before, texts), what=content)
     await zone.clear()
     after = await zone.read()
-    return texts.say("cleared", version=_new(after, texts), what=what, way_back=_way_back(before, texts))
+    return texts.say("cleared", version=_name_version(after, texts), what=content, way_back=_undo_hint(before, texts))
 
 
 @contextmanager
-def _told_limits(turn: Turn) -> Iterator[None]:
-    """Say in the language of the chat that a text is too large."""
+def _report_limits(turn: Turn) -> Iterator[None]:
+    """Turn `MemoryTooLarge` into a `ToolRetry` in the language of the chat."""
     try:
         yield
     except MemoryTooLarge as error:
         names = {"long_term": "too_large_long_term", "all": "too_large_all"}
-        what = turn.texts.say(names.get(error.part, "too_large_note"), day=error.part)
-        raise ToolRetry(turn.texts.say("memory_too_large", what=what, size=error.size, limit=error.limit)) from error
+        part = turn.texts.say(names.get(error.part, "too_large_note"), day=error.part)
+        raise ToolRetry(turn.texts.say("memory_too_large", what=part, size=error.size, limit=error.limit)) from error
 
 
-def _zone(turn: Turn) -> MemoryZone:
+def _open_zone(turn: Turn) -> MemoryZone:
     return MemoryZone(turn.tape, now=turn.now, zone=turn.zone)
 
 
-def _cited(snapshot: MemorySnapshot, texts: Texts) -> str:
-    """Which version, for use in brackets."""
+def _cite(snapshot: MemorySnapshot, texts: Texts) -> str:
+    """Name the version and its entry, for use in brackets."""
     if not snapshot.seal_id:
         return texts.say("no_version")
     if not snapshot.version:
@@ -249,23 +250,23 @@ def _cited(snapshot: MemorySnapshot, texts: Texts) -> str:
     return texts.say("cited_version", number=snapshot.version, entry=snapshot.seal_id)
 
 
-def _new(snapshot: MemorySnapshot, texts: Texts) -> str:
-    """Which version, in a sentence."""
+def _name_version(snapshot: MemorySnapshot, texts: Texts) -> str:
+    """Name a new version, for use in a sentence."""
     return texts.say("new_version", number=snapshot.version, entry=snapshot.seal_id)
 
 
-def _way_back(before: MemorySnapshot, texts: Texts) -> str:
-    """How to undo, as the end of a sentence; nothing where there is nothing to bring back."""
+def _undo_hint(before: MemorySnapshot, texts: Texts) -> str:
+    """Say how to undo, as the end of a sentence; return an empty text if there is nothing to bring back."""
     if before.empty or not before.version:
         return ""
     return texts.say("way_back", number=before.version)
 
 
-def _listed(lines: Sequence[str]) -> str:
+def _bullet_list(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line.strip()}" for line in lines)
 
 
-def _size(text: str, texts: Texts) -> str:
+def _describe_size(text: str, texts: Texts) -> str:
     if not text:
         return texts.say("nothing")
     return texts.say("bytes", count=len(text.encode()), lines=texts.say("lines", count=len(text.splitlines())))

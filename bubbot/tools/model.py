@@ -1,4 +1,4 @@
-"""The command about the model of a conversation."""
+"""The commands about the model and the status of a conversation."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ MAX_MODEL_NAME = 200
 
 
 class ModelArgs(ToolArgs):
-    """What `session.model` takes."""
+    """The arguments of `session.model`."""
 
     name: str = Field(default="", description="the model to switch to", max_length=MAX_MODEL_NAME)
 
 
 def model_tool(models: SessionModels) -> Tool:
-    """`session.model` over the models there are."""
+    """Build `session.model` for these models."""
 
     @tool("session.model", commands=("model",), for_model=False)
     async def session_model(turn: Turn, args: ModelArgs) -> str:
         """Say which model answers here, or switch this conversation to another one."""
         name = args.name.strip()
         if not name:
-            current = await _current(models, turn)
+            current = await _describe_current(models, turn)
             return turn.texts.say("model_choice", current=current, names=", ".join(models.names()))
         if not turn.role.at_least(Role.OWNER):
             raise ToolFailed(turn.texts.say("model_for_owner", role=turn.texts.role(turn.role)))
         try:
-            wanted = models.named(name)
+            model = models.named(name)
         except ConfigError as error:
             names = ", ".join(models.names())
             raise ToolRetry(turn.texts.say("model_unknown", name=name, problem=error, names=names)) from error
-        return await _switch(models, turn, wanted.name)
+        return await _switch(models, turn, model.name)
 
     return session_model
 
 
 def status_tools(models: SessionModels, report: HealthReport = no_report) -> list[Tool]:
-    """`session.status` and `session.stop` as they answer where no turn is under way; else the gate answers them.
+    """Build `session.status` and `session.stop` for a session without a running turn; else the gate answers them.
 
-    `report`: how the whole bot is; admins and owners are told.
+    `report`: the health of the whole bot, for admins and owners.
     """
 
     @tool("session.status", commands=("status",), for_model=False)
     async def session_status(turn: Turn, args: NoArgs) -> str:
         """Say whether I am busy here, which model answers, and how long the tape is."""
-        idle = turn.texts.say("idle", model=await _current(models, turn), entries=await turn.tape.head())
-        direct = all(one.inbound.direct for one in turn.inbounds)
+        idle = turn.texts.say("idle", model=await _describe_current(models, turn), entries=await turn.tape.head())
+        direct = all(accepted.inbound.direct for accepted in turn.inbounds)
         return "\n".join([idle, *await report(turn.role, direct=direct, own=1)])
 
     @tool("session.stop", commands=("stop",), for_model=False)
@@ -67,7 +67,7 @@ def status_tools(models: SessionModels, report: HealthReport = no_report) -> lis
     return [session_status, session_stop]
 
 
-async def _current(models: SessionModels, turn: Turn) -> str:
+async def _describe_current(models: SessionModels, turn: Turn) -> str:
     try:
         return turn.texts.say("model_here", name=(await models.of(turn)).name)
     except ModelError as error:
@@ -75,17 +75,17 @@ async def _current(models: SessionModels, turn: Turn) -> str:
 
 
 async def _switch(models: SessionModels, turn: Turn, name: str) -> str:
-    """Writes the fact. Models that are shown the conversation in another form begin with a new window."""
-    wanted = models.named(name)
+    """Write the switch to the tape; open a new window if the new model needs the conversation in another form."""
+    after = models.named(name)
     try:
         before: Model | None = await models.of(turn)
     except ModelError:
         before = None
-    if before is wanted:
+    if before is after:
         return turn.texts.say("model_same", name=name)
     await turn.tape.append([make.event(SWITCHED, {"model": name, "before": before.name if before else ""})])
-    said = turn.texts.say("model_switched", name=name)
-    if before and before.traits.short_prompt != wanted.traits.short_prompt:
+    answer = turn.texts.say("model_switched", name=name)
+    if before and before.traits.short_prompt != after.traits.short_prompt:
         opened = await turn.tape.handoff(SESSION_MODEL, {"owner": "human", "model": name})
-        said += turn.texts.say("model_window", entry=opened.id)
-    return f"{said} {wanted.traits.notice}" if wanted.traits.notice else said
+        answer += turn.texts.say("model_window", entry=opened.id)
+    return f"{answer} {after.traits.notice}" if after.traits.notice else answer

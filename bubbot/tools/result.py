@@ -1,4 +1,4 @@
-"""Reading on in results and files that were too long to be shown."""
+"""The tool that reads on in results and files that were too long to show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bubbot.runtime.calls import RESULT_PAGE_CHARS
 
 
 class ReadArgs(ToolArgs):
-    """What `result.read` takes."""
+    """The arguments of `result.read`."""
 
     handle: str = Field(description="the handle that the cut result or the file named")
     offset: int = Field(default=0, ge=0, description="the character to go on from")
@@ -35,5 +35,5 @@ async def result_read(turn: Turn, args: ReadArgs) -> str:
 
 
 def result_tools() -> list[Tool]:
-    """The tools of this file."""
+    """Return the tools of this file."""
     return [result_read]

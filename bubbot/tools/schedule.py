@@ -1,4 +1,4 @@
-"""Tools about schedules: what a model may plan, and a person may type."""
+"""Tools about schedules, for models and for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHEN = (
 
 
 class _JobOptions(ToolArgs):
-    """What a job may have besides."""
+    """The options of a job."""
 
     prompt: str = Field(default="", description="what I am to be asked then")
     command: str = Field(default="", description="a comma command to run then, such as ,memory.show")
@@ -49,53 +49,53 @@ class _JobOptions(ToolArgs):
         default="", description="another chat that gets the answer, such as telegram:42 (owners only, in a direct chat)"
     )
 
-    def given(self) -> dict[str, Any]:
-        """What was given, lengths of time in seconds. Raises `ScheduleRefused`."""
-        found = self.model_dump(exclude_unset=True)
-        for one in ("jitter", "budget"):
-            if found.get(one):
-                found[one] = 0 if found[one] in ("0", "none") else duration(found[one])
+    def options(self) -> dict[str, Any]:
+        """Return the options that were set, durations in seconds. Raise `ScheduleRefused`."""
+        options = self.model_dump(exclude_unset=True)
+        for name in ("jitter", "budget"):
+            if options.get(name):
+                options[name] = 0 if options[name] in ("0", "none") else duration(options[name])
             else:
-                found.pop(one, None)
-        return found
+                options.pop(name, None)
+        return options
 
 
 class AddJobArgs(_JobOptions):
-    """What `schedule.add` takes. Typed, `WHEN: WORDS` is a prompt, or a command where the words begin with a comma."""
+    """The arguments of `schedule.add`. Typed, `WHEN: WORDS` is a prompt, or a command if WORDS begins with a comma."""
 
     when: str = Field(description=WHEN)
     positional: ClassVar[tuple[str, ...]] = ("when",)
 
     @model_validator(mode="before")
     @classmethod
-    def _typed(cls, given: Any) -> Any:
-        return _split(given, "prompt")
+    def _parse_typed(cls, arguments: Any) -> Any:
+        return _split_typed(arguments, "prompt")
 
 
 class RemindArgs(_JobOptions):
-    """What `schedule.remind` takes. Typed, `WHEN: WORDS` sends these words."""
+    """The arguments of `schedule.remind`. Typed, `WHEN: WORDS` sends WORDS."""
 
     when: str = Field(description=WHEN)
     positional: ClassVar[tuple[str, ...]] = ("when",)
 
     @model_validator(mode="before")
     @classmethod
-    def _typed(cls, given: Any) -> Any:
-        return _split(given, "text")
+    def _parse_typed(cls, arguments: Any) -> Any:
+        return _split_typed(arguments, "text")
 
 
-def _split(given: Any, name: str) -> Any:
-    """What stands before `: ` is when, what comes after it is what is to be done."""
-    when = given.get("when")
-    if not isinstance(when, str) or ": " not in when or any(given.get(one) for one in ("prompt", "command", "text")):
-        return given
+def _split_typed(arguments: Any, name: str) -> Any:
+    """Split a typed `WHEN: WORDS` at the first `: ` into the schedule and the field `name`, or a command."""
+    when = arguments.get("when")
+    if not isinstance(when, str) or ": " not in when or any(map(arguments.get, ("prompt", "command", "text"))):
+        return arguments
     first, _, rest = when.partition(": ")
     rest = rest.strip()
-    return {**given, "when": first, "command" if rest.startswith(",") and name == "prompt" else name: rest}
+    return {**arguments, "when": first, "command" if rest.startswith(",") and name == "prompt" else name: rest}
 
 
 class EditJobArgs(_JobOptions):
-    """What `schedule.edit` takes; what is left out stays."""
+    """The arguments of `schedule.edit`; an option that is left out stays."""
 
     job: str = Field(description="the job's id, its beginning, or its name")
     when: str = Field(default="", description=WHEN)
@@ -103,35 +103,35 @@ class EditJobArgs(_JobOptions):
 
 
 class JobArgs(ToolArgs):
-    """What tools about one job take."""
+    """The arguments of tools about one job."""
 
     job: str = Field(description="the job's id, its beginning, or its name")
 
 
 class ListJobsArgs(ToolArgs):
-    """What `schedule.list` takes."""
+    """The arguments of `schedule.list`."""
 
     every: bool = Field(default=False, description="those of all chats (owners only, in a direct chat)")
     over: bool = Field(default=False, description="those too that have come to their end")
 
 
 class JobHistoryArgs(ToolArgs):
-    """What `schedule.history` takes."""
+    """The arguments of `schedule.history`."""
 
     job: str = Field(description="the job's id, its beginning, or its name")
     limit: int = Field(default=20, ge=1, le=200, description="how many facts")
 
 
 class ChatRulesArgs(ToolArgs):
-    """What `schedule.chat` takes; without anything it tells."""
+    """The arguments of `schedule.chat`; without any it reports the rules."""
 
     zone: str = Field(default="", description="IANA time zone in which times are read here, such as Europe/Berlin")
     quiet: str = Field(default="", description="quiet hours, such as 22:00-07:00, or none")
 
 
 @contextmanager
-def _mendable(turn: Turn) -> Iterator[None]:
-    """What a schedule refuses can be mended by whoever asked."""
+def _retry_if_refused(turn: Turn) -> Iterator[None]:
+    """Raise `ToolRetry` for `ScheduleRefused`: the caller can fix the request."""
     try:
         yield
     except ScheduleRefused as error:
@@ -139,28 +139,28 @@ def _mendable(turn: Turn) -> Iterator[None]:
 
 
 def schedule_tools(book: ScheduleStore) -> list[Tool]:
-    """The tools over a book of jobs. What they change is merged with the turn."""
+    """Build the tools for this store of jobs. Their changes are merged with the turn."""
 
     def changes(turn: Turn) -> JobChanges:
-        asked = turn.inbounds[0].inbound
+        inbound = turn.inbounds[0].inbound
         sender = turn.sender
-        by = Actor(asked.channel, sender.id, sender.name, tuple(sender.roles))
-        place = ChatRef(asked.channel, asked.chat, asked.thread, asked.direct, asked.space)
+        actor = Actor(inbound.channel, sender.id, sender.name, tuple(sender.roles))
+        chat = ChatRef(inbound.channel, inbound.chat, inbound.thread, inbound.direct, inbound.space)
         state = book.state.after(turn.tape.staged(SCHEDULE_TAPE))
         owns_all = turn.has_power_over_other_chats
-        asker = JobRequester(by, turn.role, place, nested=not turn.may_schedule, owns_all=owns_all)
-        return JobChanges(state, asker, turn.now(), book.new_id, book.limits, book.zone)
+        requester = JobRequester(actor, turn.role, chat, nested=not turn.may_schedule, owns_all=owns_all)
+        return JobChanges(state, requester, turn.now(), book.new_id, book.limits, book.zone)
 
-    def teller(turn: Turn) -> JobFormatter:
+    def formatter(turn: Turn) -> JobFormatter:
         return JobFormatter(turn.texts, turn.now(), book.zone)
 
     async def add(turn: Turn, args: AddJobArgs | RemindArgs) -> str:
-        with _mendable(turn):
-            made = changes(turn)
-            job, facts = made.add(args.given())
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            job, facts = pending.add(args.options())
             turn.tape.stage(SCHEDULE_TAPE, facts)
-            unkept = "" if book.kept else "\n" + turn.texts.say("job_unkept")
-            return teller(turn).made("job_added", job, made) + unkept
+            warning = "" if book.kept else "\n" + turn.texts.say("job_unkept")
+            return formatter(turn).made("job_added", job, pending) + warning
 
     @tool("schedule.add", commands=("schedule",))
     async def schedule_add(turn: Turn, args: AddJobArgs) -> str:
@@ -176,102 +176,104 @@ def schedule_tools(book: ScheduleStore) -> list[Tool]:
     @tool("schedule.edit")
     async def schedule_edit(turn: Turn, args: EditJobArgs) -> str:
         """Change a job; what is left out stays as it is."""
-        with _mendable(turn):
-            made, given = changes(turn), args.given()
-            job, facts = made.edit(made.find(args.job), {name: value for name, value in given.items() if name != "job"})
+        with _retry_if_refused(turn):
+            pending = changes(turn)
+            options = {name: value for name, value in args.options().items() if name != "job"}
+            job, facts = pending.edit(pending.find(args.job), options)
             turn.tape.stage(SCHEDULE_TAPE, facts)
-            return teller(turn).made("job_changed", job, changes(turn))
+            return formatter(turn).made("job_changed", job, changes(turn))
 
     return [
         schedule_add,
         schedule_remind,
-        *_looking(book, changes, teller),
+        *_view_tools(book, changes, formatter),
         schedule_edit,
-        *_switching(changes, teller),
+        *_control_tools(changes, formatter),
     ]
 
 
-def _looking(book: ScheduleStore, changes: Any, teller: Any) -> list[Tool]:
-    """The tools that look at jobs."""
+def _view_tools(book: ScheduleStore, changes: Any, formatter: Any) -> list[Tool]:
+    """Build the tools that show jobs."""
 
     @tool("schedule.list", commands=("schedules",))
     async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
         """List the jobs of this chat with their next times."""
-        with _mendable(turn):
+        with _retry_if_refused(turn):
             jobs: list[JobState] = changes(turn).listed(every=args.every, over=args.over)
-        text: str = teller(turn).listed(jobs, turn.session)
+        text: str = formatter(turn).listed(jobs, turn.session)
         return text
 
     @tool("schedule.show")
     async def schedule_show(turn: Turn, args: JobArgs) -> str:
         """Show everything about one job."""
-        with _mendable(turn):
-            text: str = teller(turn).shown(changes(turn).find(args.job))
+        with _retry_if_refused(turn):
+            text: str = formatter(turn).shown(changes(turn).find(args.job))
             return text
 
     @tool("schedule.history")
     async def schedule_history(turn: Turn, args: JobHistoryArgs) -> str:
         """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
-        with _mendable(turn):
+        with _retry_if_refused(turn):
             job = changes(turn).find(args.job).job
         view = JobHistoryView(job.id, args.limit)
         facts = view.fold(await turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
-        seen = DeliveriesView([str(one.payload["data"]["turn"]) for one in facts if "turn" in one.payload["data"]])
-        sent = seen.fold(await turn.tape.fetch(seen.queries(outbox_tape(job.target.channel))))
-        text: str = teller(turn).history(job, facts, sent)
+        turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
+        deliveries = DeliveriesView(turns)
+        sent = deliveries.fold(await turn.tape.fetch(deliveries.queries(outbox_tape(job.target.channel))))
+        text: str = formatter(turn).history(job, facts, sent)
         return text
 
     @tool("schedule.chat", role=Role.MEMBER)
     async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
         """Tell or set this chat's time zone and quiet hours."""
-        with _mendable(turn):
+        with _retry_if_refused(turn):
             if args.zone or args.quiet:
                 facts = changes(turn).chat(turn.session, args.zone, args.quiet)
                 turn.tape.stage(SCHEDULE_TAPE, facts)
-            text: str = teller(turn).chat(changes(turn).state, turn.session)
+            text: str = formatter(turn).chat(changes(turn).state, turn.session)
             return text
 
     return [schedule_list, schedule_show, schedule_history, schedule_chat]
 
 
-def _switching(changes: Any, teller: Any) -> list[Tool]:
-    """The tools that stop jobs, let them go on, or run them."""
+def _control_tools(changes: Any, formatter: Any) -> list[Tool]:
+    """Build the tools that pause, resume, run or remove jobs."""
 
     @tool("schedule.pause")
     async def schedule_pause(turn: Turn, args: JobArgs) -> str:
         """Pause a job."""
-        with _mendable(turn):
-            made: JobChanges = changes(turn)
-            standing = made.find(args.job)
-            turn.tape.stage(SCHEDULE_TAPE, made.pause(standing))
-            return turn.texts.say("job_paused", job=standing.job.id)
+        with _retry_if_refused(turn):
+            pending: JobChanges = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.pause(state))
+            return turn.texts.say("job_paused", job=state.job.id)
 
     @tool("schedule.resume")
     async def schedule_resume(turn: Turn, args: JobArgs) -> str:
         """Let a paused job go on."""
-        with _mendable(turn):
-            made: JobChanges = changes(turn)
-            standing = made.find(args.job)
-            turn.tape.stage(SCHEDULE_TAPE, made.resume(standing))
-            text: str = teller(turn).made("job_resumed", standing.job, changes(turn))
+        with _retry_if_refused(turn):
+            pending: JobChanges = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.resume(state))
+            text: str = formatter(turn).made("job_resumed", state.job, changes(turn))
             return text
 
     @tool("schedule.run")
     async def schedule_run(turn: Turn, args: JobArgs) -> str:
         """Run a job now, besides its schedule."""
-        with _mendable(turn):
-            made: JobChanges = changes(turn)
-            standing = made.find(args.job)
-            turn.tape.stage(SCHEDULE_TAPE, made.run(standing))
-            return turn.texts.say("job_run", job=named(standing.job))
+        with _retry_if_refused(turn):
+            pending: JobChanges = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.run(state))
+            return turn.texts.say("job_run", job=named(state.job))
 
     @tool("schedule.remove")
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
         """Remove a job; what it did stays on the tapes."""
-        with _mendable(turn):
-            made: JobChanges = changes(turn)
-            standing = made.find(args.job)
-            turn.tape.stage(SCHEDULE_TAPE, made.remove(standing))
-            return turn.texts.say("job_removed", job=named(standing.job), what=what_words(standing.job, turn.texts))
+        with _retry_if_refused(turn):
+            pending: JobChanges = changes(turn)
+            state = pending.find(args.job)
+            turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
+            return turn.texts.say("job_removed", job=named(state.job), what=what_words(state.job, turn.texts))
 
     return [schedule_pause, schedule_resume, schedule_run, schedule_remove]

@@ -1,4 +1,4 @@
-"""Tools about the tape itself: what is on it, where its anchors are, and opening a new window."""
+"""Tools about the tape itself: its content, its anchors, and opening a new window."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SearchedKind = Literal["message", "tool_call", "tool_result", "anchor", "event",
 
 
 def tape_tools() -> list[Tool]:
-    """`tape.info`, `tape.search`, `tape.anchors` and `tape.handoff`."""
+    """Return `tape.info`, `tape.search`, `tape.anchors` and `tape.handoff`."""
     return [tape_info, tape_search, tape_anchors, tape_handoff]
 
 
 def split_text(value: object) -> object:
-    """A list typed as one text, with commas between its items; anything else as it is."""
+    """Split a list that was typed as one text with commas; return any other value unchanged."""
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
 
 
 class SearchArgs(ToolArgs):
-    """What to look for, and where."""
+    """The arguments of `tape.search`."""
 
     query: str = Field(description="words or a phrase; spelling mistakes are forgiven")
     kinds: tuple[SearchedKind, ...] = Field(
@@ -47,13 +47,13 @@ class SearchArgs(ToolArgs):
 
 
 class AnchorsArgs(ToolArgs):
-    """Which anchors to list."""
+    """The arguments of `tape.anchors`."""
 
     zones: bool = Field(default=False, description="also the markers of the memory zone")
 
 
 class HandoffArgs(ToolArgs):
-    """The least state that the next phase needs."""
+    """The arguments of `tape.handoff`: the least state that the next phase needs."""
 
     name: str = Field(description="the new anchor's name, such as phase/design")
     summary: str = Field(default="", description="what the next phase has to know")
@@ -66,8 +66,8 @@ class HandoffArgs(ToolArgs):
 
     @field_validator("next_steps", mode="before")
     @classmethod
-    def _lines(cls, value: object) -> object:
-        """Steps typed as one text: a step a line."""
+    def _split_lines(cls, value: object) -> object:
+        """Split steps that were typed as one text, one step a line."""
         return [line.strip() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
@@ -77,10 +77,11 @@ async def tape_info(turn: Turn, args: NoArgs) -> str:
     info = await turn.tape.read(InfoView())
     if not info.entries:
         return "The tape is empty."
-    lines = [f"entries: {info.entries}, {_day(info.first_date, turn.zone)} to {_day(info.last_date, turn.zone)}"]
+    first, last = _format_date(info.first_date, turn.zone), _format_date(info.last_date, turn.zone)
+    lines = [f"entries: {info.entries}, {first} to {last}"]
     if info.last_anchor:
-        name, place = info.last_anchor
-        lines.append(f"last anchor: {name} (#{place}), {info.entries_since_anchor} entries since")
+        name, entry_id = info.last_anchor
+        lines.append(f"last anchor: {name} (#{entry_id}), {info.entries_since_anchor} entries since")
     else:
         lines.append("last anchor: none")
     if usage := info.last_usage:
@@ -96,7 +97,7 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
     query = args.query.strip()
     if not query:
         raise ToolRetry("query is empty: give the words to look for")
-    since, until = _dates(args, turn.zone)
+    since, until = _parse_dates(args, turn.zone)
     view = SearchView(
         query,
         kinds=args.kinds,
@@ -106,12 +107,12 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
         leave_out=frozenset(turn.message_ids),
     )
     result = await turn.tape.read(view)
-    where = _searched(args)
+    scope = _describe_scope(args)
     if result.hits:
-        lines = [f'Found {len(result.hits)} for "{query}" on {where}, newest first:']
+        lines = [f'Found {len(result.hits)} for "{query}" on {scope}, newest first:']
         lines += [hit_line(hit, turn.zone) for hit in result.hits]
     else:
-        lines = [f'Nothing found for "{query}" on {where}.']
+        lines = [f'Nothing found for "{query}" on {scope}.']
     return "\n".join([*lines, *search_remarks(result)])
 
 
@@ -119,7 +120,7 @@ async def tape_search(turn: Turn, args: SearchArgs) -> str:
 async def tape_anchors(turn: Turn, args: AnchorsArgs) -> str:
     """Lists the anchors of this chat's tape, newest first: where windows opened and what was handed over."""
     lines = await turn.tape.read(AnchorsView(zones=args.zones))
-    return "\n".join(_anchor_line(line, turn.zone) for line in lines) or "There are no anchors on this tape yet."
+    return "\n".join(_format_anchor(line, turn.zone) for line in lines) or "There are no anchors on this tape yet."
 
 
 @tool("tape.handoff", commands=["handoff"])
@@ -130,13 +131,13 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
         raise ToolRetry("name is empty: give the anchor a name such as phase/design")
     if name.startswith("memory/"):
         raise ToolRetry(f"name is {name!r}: names that begin with memory/ belong to the memory zone")
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "phase": args.phase,
         "summary": args.summary,
         "next_steps": list(args.next_steps),
         "source_ids": list(args.source_ids),
     }
-    state = {key: value for key, value in given.items() if value} | {"owner": _owner(turn)}
+    state = {key: value for key, value in fields.items() if value} | {"owner": _owner(turn)}
     try:
         check_state(state, await turn.tape.head())
     except EntryInvalid as error:
@@ -146,14 +147,13 @@ async def tape_handoff(turn: Turn, args: HandoffArgs) -> str:
 
 
 def _owner(turn: Turn) -> str:
-    """Return who asked for the handoff, as its contract names it: `human` for a command that a person typed, `agent`
-    for a call of the model, or an agent's name."""
+    """Return a handoff's owner: `human` for a typed command, `agent` for a call of the model, or an agent's name."""
     if turn.origin.startswith("agent:"):
         return turn.origin.removeprefix("agent:")
     return "human" if turn.origin == "human" and turn.runs_command else "agent"
 
 
-def _dates(args: SearchArgs, zone: tzinfo) -> tuple[datetime | None, datetime | None]:
+def _parse_dates(args: SearchArgs, zone: tzinfo) -> tuple[datetime | None, datetime | None]:
     try:
         since, until = date_bounds(args.start, args.end, zone)
     except ValueError as error:
@@ -163,7 +163,7 @@ def _dates(args: SearchArgs, zone: tzinfo) -> tuple[datetime | None, datetime | 
     return since, until
 
 
-def _searched(args: SearchArgs) -> str:
+def _describe_scope(args: SearchArgs) -> str:
     dates = f" from {args.start}" if args.start else ""
     dates += f" until {args.end}" if args.end else ""
     kinds = f" (only {', '.join(args.kinds)})" if args.kinds else ""
@@ -171,14 +171,14 @@ def _searched(args: SearchArgs) -> str:
 
 
 def search_remarks(result: SearchResult) -> list[str]:
-    """What was left out, and how far the search went."""
+    """Say which hits were left out, and how far the search went."""
     counts = (
         (result.own_output, "own output of earlier searches"),
         (result.hidden, "hidden"),
         (result.old_memory, "in older versions of the memory"),
     )
-    left = ", ".join(f"{count} {what}" for count, what in counts if count)
-    lines = [f"Left out: {left}."] if left else []
+    omitted = ", ".join(f"{count} {label}" for count, label in counts if count)
+    lines = [f"Left out: {omitted}."] if omitted else []
     if result.incomplete:
         lines.append("Older matches may exist: narrow the search with kinds, start or end.")
     if result.spelling_from:
@@ -187,19 +187,19 @@ def search_remarks(result: SearchResult) -> list[str]:
 
 
 def hit_line(hit: SearchHit, zone: tzinfo) -> str:
-    """A hit as people and models read it."""
+    """Format a hit for people and models."""
     marks = "" if hit.exact else " (typo)"
     marks += f" [superseded by #{hit.superseded_by}]" if hit.superseded_by else ""
-    return f"#{hit.id} {_day(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"
+    return f"#{hit.id} {_format_date(hit.date, zone)} {hit.kind}{marks}: {escape_tags(hit.snippet)}"
 
 
-def _anchor_line(line: AnchorSummary, zone: tzinfo) -> str:
+def _format_anchor(line: AnchorSummary, zone: tzinfo) -> str:
     marks = "" if line.opens_window else " (no new window)"
-    marks += f" [parents: {', '.join(f'#{place}' for place in line.parents)}]" if line.parents else ""
-    return f"#{line.id} {_day(line.date, zone)} {line.name}: {line.state}{marks}"
+    marks += f" [parents: {', '.join(f'#{parent}' for parent in line.parents)}]" if line.parents else ""
+    return f"#{line.id} {_format_date(line.date, zone)} {line.name}: {line.state}{marks}"
 
 
-def _day(text: str | None, zone: tzinfo) -> str:
-    """Date and minute in the chat's zone; what is no date as it stands."""
+def _format_date(text: str | None, zone: tzinfo) -> str:
+    """Format date and minute in the chat's zone; return text that is not a date unchanged."""
     at = moment(text or "")
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else (text or "undated")

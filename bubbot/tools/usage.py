@@ -1,4 +1,4 @@
-"""The command about what models were asked and what that cost."""
+"""The command that reports model calls and their cost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ from bubbot.views.spending import BY, PeriodStartView, SpendingReport, SpendingV
 
 Period = Literal["day", "month", "all"]
 MAX_USAGE_ROWS = 20
-"""Lines of one table at most; the shell shows all."""
+"""Rows of one table at most; the shell shows all."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReporter:
-    """The budget tape and how to read it: the deployment's time zone, its plan, its currency and what a US dollar is
-    in that."""
+    """A reader of the budget tape.
+
+    Attributes:
+        tape: the budget tape.
+        now: the clock.
+        zone: the deployment's time zone.
+        plan: the limits of all budgets.
+        currency: the currency of the reports.
+        dollar: the value of one US dollar in that currency.
+    """
 
     tape: TapeHandle
     now: Clock
@@ -36,19 +44,19 @@ class UsageReporter:
     dollar: float = 1.0
 
     def since(self, period: Period) -> str:
-        """The first day of the period that runs; empty for all."""
+        """Return the first day of the current period; empty for all."""
         today = self.now().astimezone(self.zone).strftime("%Y-%m-%d")
         return {"day": today, "month": f"{today[:7]}-01", "all": ""}[period]
 
     async def spending(self, period: Period, chat: str = "") -> SpendingReport:
-        """What was spent in the period that runs, by everybody or in one chat."""
+        """Sum up the spending of the current period, in one chat or, if `chat` is empty, in all."""
         since, after = self.since(period), 0
         if since:
             after = await self.tape.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
         return await self.tape.read(SpendingView(since, chat, after))
 
     async def limits(self, texts: Texts, names: Sequence[tuple[str, str]] | None = None) -> list[str]:
-        """How much of the budgets of these scopes is used; None: of all that something was spent of."""
+        """Report the used share of the budgets of these scopes; None: of all that have spending."""
         books, _ = await self.tape.read(BudgetStateView(await self.tape.read(BudgetCheckpointView())))
         today = self.since("day")
         lines: list[str] = []
@@ -57,10 +65,10 @@ class UsageReporter:
                 spent = books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
                 for measure, used in ((COST, spent.nano / NANO), (TOKENS, float(spent.tokens))):
                     limit = self.plan.limit(scope, name)
-                    most = limit.of(period, measure) if limit else None
-                    if most is not None:
-                        amounts = [self._amount(texts, measure, one) for one in (used, most)]
-                        percent = int(used / most * 100) if most else 100
+                    maximum = limit.of(period, measure) if limit else None
+                    if maximum is not None:
+                        amounts = [self._format_amount(texts, measure, amount) for amount in (used, maximum)]
+                        percent = int(used / maximum * 100) if maximum else 100
                         whose = whose_budget(texts, scope, name)
                         lines.append(
                             texts.say(
@@ -74,26 +82,26 @@ class UsageReporter:
                         )
         return lines
 
-    def _amount(self, texts: Texts, measure: str, value: float) -> str:
+    def _format_amount(self, texts: Texts, measure: str, value: float) -> str:
         if measure == TOKENS:
             return texts.say("usage_tokens", tokens=f"{value:,.0f}")
         return self.cost(texts, round(value * NANO))
 
     def cost(self, texts: Texts, nano: int) -> str:
-        """Money as people read it: two decimals, and more where it is little."""
+        """Format money for people: two decimals, more for small amounts."""
         amount = nano / NANO * self.dollar
-        shown = f"{amount:,.2f}" if amount >= 1 or not nano else f"{amount:.6f}".rstrip("0")
-        whole, _, decimals = shown.partition(".")
-        return texts.say("usage_cost", amount=f"{whole}.{decimals:0<2}", currency=self.currency)
+        number = f"{amount:,.2f}" if amount >= 1 or not nano else f"{amount:.6f}".rstrip("0")
+        integer, _, decimals = number.partition(".")
+        return texts.say("usage_cost", amount=f"{integer}.{decimals:0<2}", currency=self.currency)
 
     def line(self, texts: Texts, name: str, one: UsageSum) -> str:
-        """A sum as one line."""
-        priced = one.unpriced < one.calls
+        """Format a sum as one line."""
+        has_price = one.unpriced < one.calls
         first, last = min(one.reservations), max(one.reservations)
         return texts.say(
             "usage_line",
             name=name,
-            cost=self.cost(texts, one.nano) if priced else texts.say("usage_no_price"),
+            cost=self.cost(texts, one.nano) if has_price else texts.say("usage_no_price"),
             calls=one.calls,
             input=f"{one.input_tokens:,}",
             cached=f"{one.cached_tokens:,}",
@@ -104,7 +112,15 @@ class UsageReporter:
     def report(
         self, texts: Texts, period: Period, found: SpendingReport, by: Sequence[str], most: int
     ) -> Iterator[str]:
-        """The lines of a report."""
+        """Yield the lines of a report.
+
+        Args:
+            texts: the language.
+            period: the period, for the heading.
+            found: the spending to report.
+            by: the groupings, each a table.
+            most: rows of one table at most.
+        """
         heads = {
             "day": texts.say("usage_day", since=self.since("day")),
             "month": texts.say("usage_month", since=self.since("month")),
@@ -116,12 +132,12 @@ class UsageReporter:
             yield texts.say("usage_none")
             return
         yield self.line(texts, texts.say("usage_sum"), total)
-        for word in by:
-            parts = found.by[word]
-            if parts:
-                yield _head(texts, word)
-                yield from (f"  {self.line(texts, name, one)}" for name, one in list(parts.items())[:most])
-                yield from ("  …",) if len(parts) > most else ()
+        for grouping in by:
+            sums = found.by[grouping]
+            if sums:
+                yield _heading(texts, grouping)
+                yield from (f"  {self.line(texts, name, usage)}" for name, usage in list(sums.items())[:most])
+                yield from ("  …",) if len(sums) > most else ()
         if total.unpriced:
             yield texts.say("usage_unpriced", calls=total.unpriced)
         if total.estimated:
@@ -129,8 +145,8 @@ class UsageReporter:
         yield texts.say("usage_cites")
 
 
-def _head(texts: Texts, word: str) -> str:
-    match word:
+def _heading(texts: Texts, grouping: str) -> str:
+    match grouping:
         case "chat":
             return texts.say("usage_by_chat")
         case "user":
@@ -143,23 +159,23 @@ def _head(texts: Texts, word: str) -> str:
 
 
 class UsageArgs(ToolArgs):
-    """What `session.usage` takes."""
+    """The arguments of `session.usage`."""
 
     period: Period = Field(default="day", description="day (where left out), month, or all")
 
 
 def usage_tool(ledger: UsageReporter) -> Tool:
-    """`session.usage` over the budget tape."""
+    """Build `session.usage` for the budget tape."""
 
     @tool("session.usage", commands=("usage",), for_model=False)
     async def session_usage(turn: Turn, args: UsageArgs) -> str:
         """Say what models were asked here and what that cost; to the owner, in a direct chat, everything."""
         chat = ":".join(turn.session.split(":", 2)[:2])
         everything = turn.has_power_over_other_chats
-        found = await ledger.spending(args.period, "" if everything else chat)
-        words = BY if everything else ("model", "day")
-        by = [word for word in words if word != "day" or args.period != "day"]
-        lines = [*ledger.report(turn.texts, args.period, found, by, MAX_USAGE_ROWS)]
+        spending = await ledger.spending(args.period, "" if everything else chat)
+        groupings = BY if everything else ("model", "day")
+        by = [grouping for grouping in groupings if grouping != "day" or args.period != "day"]
+        lines = [*ledger.report(turn.texts, args.period, spending, by, MAX_USAGE_ROWS)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
         limits = await ledger.limits(turn.texts, None if everything else (("chat", chat), ("user", person)))
         return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])

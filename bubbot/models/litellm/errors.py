@@ -1,4 +1,4 @@
-"""Errors of litellm as ours: by type, then by the status the provider really sent, then by tested wording."""
+"""Translation of litellm's errors: by type, then by the status that the provider really sent, then by tested wording."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from bubbot.models.litellm.quiet import litellm
 Kind = Literal["overflow", "rate", "refused", "unavailable"]
 
 RETRYABLE_STATUSES = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
-"""Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 is a kind of its own."""
+"""Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 has its own kind."""
 MAX_PROVIDER_CHARS = 300
-"""Characters of a provider's own words that are passed on."""
+"""Characters of a provider's own message that are passed on."""
 
-_known = litellm.exceptions
+_exceptions = litellm.exceptions
 ERROR_KINDS: Mapping[type[BaseException], Kind] = {
-    _known.ContextWindowExceededError: "overflow",
-    _known.RateLimitError: "rate",
+    _exceptions.ContextWindowExceededError: "overflow",
+    _exceptions.RateLimitError: "rate",
     litellm.RouterRateLimitErrorBasic: "rate",
     litellm.RouterRateLimitError: "rate",
-    _known.APIConnectionError: "unavailable",
-    _known.APIError: "unavailable",
-    _known.APIResponseValidationError: "unavailable",
-    _known.BadGatewayError: "unavailable",
-    _known.InternalServerError: "unavailable",
-    _known.JSONSchemaValidationError: "unavailable",
-    _known.MidStreamFallbackError: "unavailable",
-    _known.MockException: "unavailable",
-    _known.OpenAIError: "unavailable",
-    _known.ServiceUnavailableError: "unavailable",
-    _known.Timeout: "unavailable",
-    _known.AuthenticationError: "refused",
-    _known.BadRequestError: "refused",
-    _known.BlockedPiiEntityError: "refused",
-    _known.BudgetExceededError: "refused",
-    _known.ContentPolicyViolationError: "refused",
-    _known.GuardrailRaisedException: "refused",
-    _known.ImageFetchError: "refused",
-    _known.InvalidRequestError: "refused",
-    _known.LiteLLMUnknownProvider: "refused",
-    _known.ModelNotMappedError: "refused",
-    _known.ModifyResponseException: "refused",
-    _known.NotFoundError: "refused",
-    _known.PaymentRequiredError: "refused",
-    _known.PermissionDeniedError: "refused",
-    _known.RejectedRequestError: "refused",
-    _known.SensitiveDataRouteException: "refused",
-    _known.UnprocessableEntityError: "refused",
-    _known.UnsupportedParamsError: "refused",
-    _known.VectorStoreSearchError: "refused",
+    _exceptions.APIConnectionError: "unavailable",
+    _exceptions.APIError: "unavailable",
+    _exceptions.APIResponseValidationError: "unavailable",
+    _exceptions.BadGatewayError: "unavailable",
+    _exceptions.InternalServerError: "unavailable",
+    _exceptions.JSONSchemaValidationError: "unavailable",
+    _exceptions.MidStreamFallbackError: "unavailable",
+    _exceptions.MockException: "unavailable",
+    _exceptions.OpenAIError: "unavailable",
+    _exceptions.ServiceUnavailableError: "unavailable",
+    _exceptions.Timeout: "unavailable",
+    _exceptions.AuthenticationError: "refused",
+    _exceptions.BadRequestError: "refused",
+    _exceptions.BlockedPiiEntityError: "refused",
+    _exceptions.BudgetExceededError: "refused",
+    _exceptions.ContentPolicyViolationError: "refused",
+    _exceptions.GuardrailRaisedException: "refused",
+    _exceptions.ImageFetchError: "refused",
+    _exceptions.InvalidRequestError: "refused",
+    _exceptions.LiteLLMUnknownProvider: "refused",
+    _exceptions.ModelNotMappedError: "refused",
+    _exceptions.ModifyResponseException: "refused",
+    _exceptions.NotFoundError: "refused",
+    _exceptions.PaymentRequiredError: "refused",
+    _exceptions.PermissionDeniedError: "refused",
+    _exceptions.RejectedRequestError: "refused",
+    _exceptions.SensitiveDataRouteException: "refused",
+    _exceptions.UnprocessableEntityError: "refused",
+    _exceptions.UnsupportedParamsError: "refused",
+    _exceptions.VectorStoreSearchError: "refused",
     litellm.ToolLoopMaxRoundsExceeded: "refused",
 }
-"""Every exception class that litellm exports, and what it is for us."""
+"""Every exception class that litellm exports, with our kind for it."""
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size_error"
@@ -83,83 +83,87 @@ _NO_MONEY = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|insufficient (credits|balance)", re.I
 )
 _GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
-"""What `RetryInfo` says, in the body of an error of Google's; there is no header."""
+"""The delay of `RetryInfo` in the body of a Google error; there is no header for it."""
 _TRANSPORTS = frozenset({"aiohttp", "anyio", "httpcore", "httpx", "ssl"})
-"""Libraries that raise errors of connections."""
-_PRINTED = re.compile(r"""\bb(['"])\s*(\{|\\n).*\1""", re.DOTALL)
-_VENDOR_WORD = re.compile(r"^\s*(litellm\.\w+|\w+(Error|Exception))\s*(:|-)\s*")
+"""Libraries that raise connection errors."""
+_PRINTED_BYTES = re.compile(r"""\bb(['"])\s*(\{|\\n).*\1""", re.DOTALL)
+_VENDOR_PREFIX = re.compile(r"^\s*(litellm\.\w+|\w+(Error|Exception))\s*(:|-)\s*")
 
 
 def is_overflow(text: str, status: int | None = None) -> bool:
-    """Whether an untyped error says that the request is too long; never for a rate limit, whatever its words."""
+    """Return true if an untyped error says that the request is too long; a rate limit never does, whatever its text."""
     if status == 413:
         return True
     return status != 429 and _OVERFLOW.search(text) is not None and _RATE.search(text) is None
 
 
 def translated(error: BaseException, model: str, redact: Callable[[str], str]) -> ModelError:
-    """The error of ours that stands for `error`, with a sentence that names the model and holds no secret."""
-    chain = tuple(_chain(error))
-    found = _translated(chain, model, redact)
-    found.status = _status(_below(chain))
-    return found
+    """Translate `error` to our tree, with a sentence that names the model and holds no secret."""
+    chain = tuple(_error_chain(error))
+    model_error = _build_error(chain, model, redact)
+    model_error.status = _http_status(_underlying(chain))
+    return model_error
 
 
-def _translated(chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str]) -> ModelError:
+def _build_error(chain: tuple[BaseException, ...], model: str, redact: Callable[[str], str]) -> ModelError:
     error = chain[0]
-    kind, words = _kind(chain), redact(_words(chain))[:MAX_PROVIDER_CHARS]
+    kind, message = _classify(chain), redact(_provider_message(chain))[:MAX_PROVIDER_CHARS]
     match kind:
         case "overflow":
-            return ModelOverflow(f"The request is too long for {model}: {words}")
+            return ModelOverflow(f"The request is too long for {model}: {message}")
         case "rate":
-            return ModelRateLimited(f"{model} asks for fewer requests: {words}", retry_after=retry_after(chain))
-        case "refused" if "LLM Provider NOT provided" in words or isinstance(error, _known.LiteLLMUnknownProvider):
+            return ModelRateLimited(f"{model} asks for fewer requests: {message}", retry_after=retry_after(chain))
+        case "refused" if "LLM Provider NOT provided" in message or isinstance(
+            error, _exceptions.LiteLLMUnknownProvider
+        ):
             provider = model.partition("/")[0]
             return ModelRefused(f"[model] name is {model!r}, and litellm knows no provider {provider!r}")
-        case "refused" if _status(chain) in (401, 403):
-            return ModelRefused(f"{model} refused the credentials ([model] api_key): {words}")
+        case "refused" if _http_status(chain) in (401, 403):
+            return ModelRefused(f"{model} refused the credentials ([model] api_key): {message}")
         case "refused":
-            return ModelRefused(f"{model} refused the request: {words}")
+            return ModelRefused(f"{model} refused the request: {message}")
         case _:
-            return ModelUnavailable(f"{model} could not be reached or failed: {words}", retry_after=retry_after(chain))
+            return ModelUnavailable(
+                f"{model} could not be reached or failed: {message}", retry_after=retry_after(chain)
+            )
 
 
 def is_cut(error: BaseException) -> bool:
-    """Return true if the connection broke and the provider itself said nothing: all words there are a library's."""
-    chain = tuple(_chain(error))
-    broken = any(isinstance(one, OSError) or type(one).__module__.partition(".")[0] in _TRANSPORTS for one in chain)
-    return broken and _status(_below(chain)) is None
+    """Return true if the connection broke before the provider sent an error: the only message is a library's."""
+    chain = tuple(_error_chain(error))
+    broken = any(isinstance(link, OSError) or type(link).__module__.partition(".")[0] in _TRANSPORTS for link in chain)
+    return broken and _http_status(_underlying(chain)) is None
 
 
 def retry_after(chain: tuple[BaseException, ...]) -> float | None:
-    """The seconds a provider asks to wait; None where it does not say. A date counts from the response's own date."""
-    for headers in filter(None, map(_headers, chain)):
+    """Return the seconds that a provider asks to wait; None if it does not say. A date counts from the response's own."""
+    for headers in filter(None, map(_retry_headers, chain)):
         for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-            given = headers.get(name)
-            if given is None:
+            value = headers.get(name)
+            if value is None:
                 continue
             try:
-                return max(0.0, float(given) / scale)
+                return max(0.0, float(value) / scale)
             except ValueError:
                 pass
             try:
-                until, sent = parsedate_to_datetime(given), parsedate_to_datetime(headers.get("date") or "")
+                until, sent = parsedate_to_datetime(value), parsedate_to_datetime(headers.get("date") or "")
                 return max(0.0, (until - sent).total_seconds())
             except (TypeError, ValueError):
                 continue
-    delay = next(filter(None, map(_GOOGLE_DELAY.search, map(_plain, chain))), None)
+    delay = next(filter(None, map(_GOOGLE_DELAY.search, map(_full_text, chain))), None)
     return float(delay.group(1)) if delay else None
 
 
-def _kind(chain: tuple[BaseException, ...]) -> Kind:
+def _classify(chain: tuple[BaseException, ...]) -> Kind:
     kind: Kind = next(
-        (ERROR_KINDS[cls] for one in chain for cls in type(one).__mro__ if cls in ERROR_KINDS), "unavailable"
+        (ERROR_KINDS[cls] for link in chain for cls in type(link).__mro__ if cls in ERROR_KINDS), "unavailable"
     )
-    status, text = _status(chain), " ".join(map(_plain, chain))
+    status, text = _http_status(chain), " ".join(map(_full_text, chain))
     if kind == "overflow" and (status == 429 or _RATE.search(text)):
         return "rate"
     if kind == "rate" or status == 429:
-        # Google calls every limit a quota, also one of requests per minute.
+        # Google calls every limit a quota, even a limit of requests per minute.
         return "refused" if _NO_MONEY.search(text) and "RESOURCE_EXHAUSTED" not in text else "rate"
     if kind != "overflow" and is_overflow(text, status):
         return "overflow"
@@ -171,64 +175,69 @@ def _kind(chain: tuple[BaseException, ...]) -> Kind:
     return kind
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from, the wrapper of a stream first, each once."""
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and its causes, each once; litellm's stream wrapper comes last."""
     seen: list[BaseException] = []
-    waiting: list[BaseException | None] = [error]
-    while waiting and len(seen) < 12:
-        one = waiting.pop(0)
-        if one is None or any(one is other for other in seen):
+    pending: list[BaseException | None] = [error]
+    while pending and len(seen) < 12:
+        link = pending.pop(0)
+        if link is None or any(link is other for other in seen):
             continue
-        seen.append(one)
-        waiting += [getattr(one, "original_exception", None), one.__cause__, one.__context__]
-    # The wrapper litellm puts around errors in a stream says nothing itself.
-    yield from sorted(seen, key=lambda one: isinstance(one, _known.MidStreamFallbackError))
+        seen.append(link)
+        pending += [getattr(link, "original_exception", None), link.__cause__, link.__context__]
+    # litellm's wrapper around errors in a stream says nothing itself.
+    yield from sorted(seen, key=lambda link: isinstance(link, _exceptions.MidStreamFallbackError))
 
 
-def _status(chain: tuple[BaseException, ...]) -> int | None:
-    """The status the provider sent: of the errors below litellm's own, whose status stands for their class."""
-    for one in (*_below(chain), *chain):
-        status = getattr(one, "status_code", None)
+def _http_status(chain: tuple[BaseException, ...]) -> int | None:
+    """Return the status that the provider sent.
+
+    The errors below litellm's own come first: the status of a litellm error only stands for its class.
+    """
+    for link in (*_underlying(chain), *chain):
+        status = getattr(link, "status_code", None)
         if status is None:
-            status = getattr(getattr(one, "response", None), "status_code", None)
+            status = getattr(getattr(link, "response", None), "status_code", None)
         if isinstance(status, int) and not isinstance(status, bool) and status >= 400:
             return status
     return None
 
 
-def _below(chain: tuple[BaseException, ...]) -> tuple[BaseException, ...]:
-    return tuple(one for one in chain if not type(one).__module__.startswith("litellm.exceptions"))
+def _underlying(chain: tuple[BaseException, ...]) -> tuple[BaseException, ...]:
+    return tuple(link for link in chain if not type(link).__module__.startswith("litellm.exceptions"))
 
 
-def _headers(error: BaseException) -> Mapping[str, str] | None:
-    for found in (
+def _retry_headers(error: BaseException) -> Mapping[str, str] | None:
+    for headers in (
         getattr(error, "litellm_response_headers", None),
         getattr(getattr(error, "response", None), "headers", None),
         getattr(error, "headers", None),
     ):
-        if found is not None and hasattr(found, "get") and (found.get("retry-after") or found.get("retry-after-ms")):
-            return found  # type: ignore[no-any-return]  # litellm types nothing here
+        if headers is None or not hasattr(headers, "get"):
+            continue
+        if headers.get("retry-after") or headers.get("retry-after-ms"):
+            return headers  # type: ignore[no-any-return]  # litellm types nothing here
     return None
 
 
-def _plain(error: BaseException) -> str:
-    return " ".join(filter(None, (str(error), _code(error))))
+def _full_text(error: BaseException) -> str:
+    return " ".join(filter(None, (str(error), _error_code(error))))
 
 
-def _code(error: BaseException) -> str:
+def _error_code(error: BaseException) -> str:
     code = getattr(error, "code", None)
     return code if isinstance(code, str) else ""
 
 
-def _words(chain: tuple[BaseException, ...]) -> str:
-    """What the provider itself said, on one line."""
-    text = next((found for found in map(_message, chain) if found), "") or str(chain[0])
-    while (shorter := _VENDOR_WORD.sub("", text, count=1)) != text and shorter:
+def _provider_message(chain: tuple[BaseException, ...]) -> str:
+    """Return the provider's own message, on one line."""
+    text = next(filter(None, map(_body_message, chain)), "") or str(chain[0])
+    while (shorter := _VENDOR_PREFIX.sub("", text, count=1)) != text and shorter:
         text = shorter
-    return " ".join(_inner(text).split()) or type(chain[0]).__name__
+    return " ".join(_unwrap_json(text).split()) or type(chain[0]).__name__
 
 
-def _message(error: BaseException) -> str:
+def _body_message(error: BaseException) -> str:
     body: Any = getattr(error, "body", None)
     if isinstance(body, Mapping):
         body = body.get("error", body)
@@ -237,9 +246,9 @@ def _message(error: BaseException) -> str:
     return ""
 
 
-def _inner(text: str) -> str:
-    """The message inside a JSON body, where the text holds one; of Google's errors litellm prints the bytes."""
-    printed = _PRINTED.search(text)
+def _unwrap_json(text: str) -> str:
+    """Return the message inside a JSON body if the text holds one; for Google's errors litellm prints the bytes."""
+    printed = _PRINTED_BYTES.search(text)
     if printed:
         with suppress(ValueError, SyntaxError):
             text = ast.literal_eval(printed.group()).decode("utf-8", "replace")
@@ -250,6 +259,6 @@ def _inner(text: str) -> str:
         body, _ = json.JSONDecoder().raw_decode(text, start)
     except ValueError:
         return text
-    found = body.get("error", body) if isinstance(body, Mapping) else body
-    message = found.get("message") if isinstance(found, Mapping) else found
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    message = error.get("message") if isinstance(error, Mapping) else error
     return message if isinstance(message, str) and message else text

@@ -1,4 +1,4 @@
-"""Which providers want a key, and where litellm looks for it: known without loading litellm."""
+"""The providers that require a key, and where litellm looks for it, known without loading litellm."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ PROVIDER_KEY_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
     "xai": ("XAI_API_KEY",),
 }
-"""Where litellm looks for the key of a provider: any of these variables. Providers with other ways are left out."""
-
+"""The variables in which litellm looks for a provider's key; any one will do. Providers with other ways are left out."""
 
 KEY_PROVIDER = "key_provider"
-"""In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is asked."""
+"""In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is called."""
 
 
 def keyless(
     names: Iterable[str], *, provider: str, is_set: bool, variables: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the models that want a key and have none, each with the variables that could hold it.
+    """Return the models that lack a required key, each with the variables that could hold it.
 
     Args:
         names: models, `provider/model`.
         provider: the provider that `[model] api_key` and `api_base` are for.
-        is_set: one of the two is set; a server of one's own has its own mind about keys.
+        is_set: one of the two is set; a self-hosted server has its own rules about keys.
         variables: the environment.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    missing: dict[str, tuple[str, ...]] = {}
     for name in names:
-        own = name.partition("/")[0]
-        wanted = PROVIDER_KEY_VARIABLES.get(own, ())
-        if wanted and not (is_set and own == provider) and not any(variables.get(one) for one in wanted):
-            found[name] = wanted
-    return found
+        own_provider = name.partition("/")[0]
+        candidates = PROVIDER_KEY_VARIABLES.get(own_provider, ())
+        if candidates and not (is_set and own_provider == provider) and not any(map(variables.get, candidates)):
+            missing[name] = candidates
+    return missing

@@ -1,7 +1,7 @@
 """Models of providers, through litellm: any `provider/model` that it knows, and any OpenAI-compatible address.
 
-litellm translates; the rest is ours: retries with back-off, fallback models, time limits, and whether an answer is
-whole. A stream that ends without the provider's own word for how it ended was cut, whatever litellm makes of it.
+litellm translates; the rest is ours: retries with back-off, fallback models, time limits, and the check that an answer
+is complete. A stream that ends without the provider's own finish reason was cut, even if litellm reports one.
 """
 
 from __future__ import annotations
@@ -44,18 +44,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
-"""Seconds we wait at most before asking again; a provider that asks for more has failed for this turn."""
+"""Seconds we wait at most before a retry; a provider that asks for more has failed for this turn."""
 ADDED_TOKENS = 100_000
-"""Tokens that a provider may add to a request by itself, such as what it has searched for."""
+"""Tokens that a provider may add to a request by itself, such as its search results."""
 LONGEST_ANSWER = 1_000_000
-"""Tokens of an answer that are believed if nobody knows how much a model writes."""
+"""Tokens of an answer that count as plausible if the model's output limit is unknown."""
 NO_KEY = "none"
-"""What an own address is sent where no key is set: the client insists on one."""
+"""The key for an own address if none is set: the client insists on one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Seconds to connect, until the first token, and between two; how often a failed call is repeated."""
+    """Time limits and retries of one call.
+
+    Attributes:
+        connect: seconds to connect.
+        first_token: seconds until the first token.
+        idle: seconds between two tokens.
+        retries: how often a failed call is repeated.
+        retry_wait: seconds before the first retry; doubled for each further one.
+    """
 
     connect: float = 10.0
     first_token: float = 300.0
@@ -74,8 +82,11 @@ _LIMITS = {
 
 
 class LitellmModel:
-    """See `Model`. `sleep` and `chance` (0 to 1) are for tests. Models without their key (`keyless` of the settings) are
-    not asked: their fallbacks are."""
+    """A `Model` that calls providers through litellm.
+
+    `sleep` and `chance` (0 to 1) are for tests. Models that lack their key (`keyless` of the settings) are skipped; their
+    fallbacks are called.
+    """
 
     def __init__(
         self,
@@ -84,20 +95,20 @@ class LitellmModel:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        given = options.settings
+        settings = options.settings
         self._name = options.name
-        self._settings = given
-        self._key_provider = given.get(KEY_PROVIDER, provider_of(options.name))
-        self._limits = CallLimits(**{ours: given[key] for key, ours in _LIMITS.items() if key in given})
-        keyless = given.get("keyless", ())
-        self._targets = tuple(one for one in (options.name, *given.get("fallback", ())) if one not in keyless)
-        self._own_secrets = Redactor([key for key in (given.get("api_key"),) if key])
+        self._settings = settings
+        self._key_provider = settings.get(KEY_PROVIDER, provider_of(options.name))
+        self._limits = CallLimits(**{field: settings[key] for key, field in _LIMITS.items() if key in settings})
+        keyless = settings.get("keyless", ())
+        self._targets = tuple(name for name in (options.name, *settings.get("fallback", ())) if name not in keyless)
+        self._own_secrets = Redactor([key for key in (settings.get("api_key"),) if key])
         self._sleep = sleep
-        self._chance = chance
-        size = given.get("context_tokens")
+        self._jitter = chance
+        size = settings.get("context_tokens")
         self._tokenizers = TokenizerCache()
-        self._longest_answers = {one: sizes.longest_answer(one) or LONGEST_ANSWER for one in self._targets}
-        self._priced = {one: sizes.price(one, own_address=self._own(one)) is not None for one in self._targets}
+        self._max_output = {name: sizes.longest_answer(name) or LONGEST_ANSWER for name in self._targets}
+        self._has_price = {name: sizes.price(name, own_address=self._own(name)) is not None for name in self._targets}
         self._traits = sizes.traits(options.name, context_tokens=size, own_address=self._own(options.name))
 
     @property
@@ -111,118 +122,125 @@ class LitellmModel:
         return self._traits
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """See `Model.stream`. Fallback models are asked where one is not there or wants less, before any text."""
+        """See `Model.stream`. Until any text has arrived, a model that is unavailable or rate limited leads to the next."""
         for target, fallback in zip(self._targets, (*self._targets[1:], ""), strict=True):
-            said = False
+            has_output = False
             try:
-                async with aclosing(self._repeated(target, request, fallback)) as events:
+                async with aclosing(self._stream_with_retries(target, request, fallback)) as events:
                     async for event in events:
-                        said = said or not isinstance(event, FailedAttempt)
+                        has_output = has_output or not isinstance(event, FailedAttempt)
                         yield event
                 return
             except (ModelUnavailable, ModelRateLimited) as error:
-                if said or not fallback:
+                if has_output or not fallback:
                     raise
-                self._tell("model.fallback", error, next=fallback)
+                self._log_failure("model.fallback", error, next=fallback)
 
     async def count(self, request: ModelRequest) -> TokenCount | None:
-        """See `CountsTokens.count`: for models of OpenAI at its own address; None for all others."""
+        """See `CountsTokens.count`: counts for OpenAI's models at OpenAI's address; returns None for all others."""
         if self._own(self._name):
             return None
         messages = messages_for(request, provider_of(self._name))
         return await asyncio.to_thread(self._tokenizers.count, self._name, messages, request.tools)
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
-        """See `TranscribesAudio.transcribe`. Asked again while that can help; fallback models are for chats."""
+        """See `TranscribesAudio.transcribe`. It retries while that can help; fallback models are for chats."""
         for attempt in range(self._limits.retries + 1):
             try:
-                return await self._transcribed((name, data, media_type or "application/octet-stream"))
+                return await self._transcribe_once((name, data, media_type or "application/octet-stream"))
             except (ModelUnavailable, ModelRateLimited) as error:
-                wait = self._wait(error, attempt)
+                wait = self._retry_delay(error, attempt)
                 if wait is None or attempt == self._limits.retries:
                     raise
-                self._tell("model.retry", error, seconds=f"{wait:.2f}")
+                self._log_failure("model.retry", error, seconds=f"{wait:.2f}")
             await self._sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _transcribed(self, file: tuple[str, bytes, str]) -> Transcript:
+    async def _transcribe_once(self, file: tuple[str, bytes, str]) -> Transcript:
         target, seconds = self._name, self._limits.first_token
-        asked: Awaitable[Any] = litellm.atranscription(
-            **self._address(target), model=target, file=file, max_retries=0, timeout=seconds
+        call: Awaitable[Any] = litellm.atranscription(
+            **self._endpoint(target), model=target, file=file, max_retries=0, timeout=seconds
         )
-        answer = await self._within(seconds, f"{target} sent nothing for {seconds:g} seconds", target, asked)
+        answer = await self._await_step(seconds, f"{target} sent nothing for {seconds:g} seconds", target, call)
         text = getattr(answer, "text", None)
         if not isinstance(text, str):
             raise ModelUnavailable(f"{target} sent something that is no transcription")
-        return Transcript(text, self._heard_usage(target, answer))
+        return Transcript(text, self._transcription_usage(target, answer))
 
-    def _heard_usage(self, target: str, answer: Any) -> Usage:
-        """Tokens as the provider counted them, where it did, and what litellm reckons for them or for the seconds."""
-        counted = [getattr(answer.usage, name, None) for name in ("input_tokens", "output_tokens")]
-        read, wrote = (one if isinstance(one, int) else 0 for one in counted)
-        own = sizes.is_own_server(target, own_address=self._own(target))
-        cost = None if own else answer.hidden_params.get("response_cost")
+    def _transcription_usage(self, target: str, answer: Any) -> Usage:
+        """Return the provider's token counts, 0 if it sent none, and the cost that litellm computes from them or the time."""
+        counts = [getattr(answer.usage, name, None) for name in ("input_tokens", "output_tokens")]
+        read, wrote = (count if isinstance(count, int) else 0 for count in counts)
+        is_own = sizes.is_own_server(target, own_address=self._own(target))
+        cost = None if is_own else answer.hidden_params.get("response_cost")
         usage = Usage(read, wrote, cost=float(cost) if isinstance(cost, int | float) and cost > 0 else None)
         return usage if usage.is_plausible() else Usage()
 
     async def aclose(self) -> None:
-        """Closes the connections."""
-        with suppress(Exception):  # on the way out; nobody could do anything about it
+        """Close the connections."""
+        with suppress(Exception):  # shutting down: nothing useful can be done about it
             await litellm.close_litellm_async_clients()
-        # A closed client of the OpenAI library would be handed to the next model; those of litellm itself open anew.
+        # The cache would give a closed client of the OpenAI library to the next model; litellm's own clients reopen.
         clients = litellm.in_memory_llm_clients_cache.cache_dict
         for key, client in list(clients.items()):
             if hasattr(client, "is_closed"):
-                with suppress(Exception):  # that function leaves out the clients of transcriptions
+                with suppress(Exception):  # that function skips the clients of transcriptions
                     await client.close()
                 clients.pop(key)
 
-    async def _repeated(self, target: str, request: ModelRequest, fallback: str) -> AsyncGenerator[ModelEvent, None]:
-        """One model, asked again while that can help and nothing of its answer was handed on. Each failure is
-        yielded; `fallback` is who is asked when this one has failed for good."""
+    async def _stream_with_retries(
+        self, target: str, request: ModelRequest, fallback: str
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Stream from one model; retry while that can help and no part of the answer was yielded.
+
+        Each failure is yielded, too. `fallback` is the model that is called after the last failure; empty if none.
+        """
         loop = asyncio.get_running_loop()
         for attempt in range(self._limits.retries + 1):
-            said, started = False, loop.time()
+            has_output, started = False, loop.time()
             try:
-                async with aclosing(self._once(target, request)) as events:
+                async with aclosing(self._stream_once(target, request)) as events:
                     async for event in events:
-                        said = True
+                        has_output = True
                         yield event
                 return
             except ModelError as error:
-                wait, then = None, ""
-                if isinstance(error, (ModelUnavailable, ModelRateLimited)) and not said:
-                    wait = self._wait(error, attempt) if attempt < self._limits.retries else None
-                    then = fallback if wait is None else target
-                yield FailedAttempt(target, error.kind, str(error), loop.time() - started, wait or 0.0, then)
+                wait, next_model = None, ""
+                if isinstance(error, (ModelUnavailable, ModelRateLimited)) and not has_output:
+                    wait = self._retry_delay(error, attempt) if attempt < self._limits.retries else None
+                    next_model = fallback if wait is None else target
+                yield FailedAttempt(target, error.kind, str(error), loop.time() - started, wait or 0.0, next_model)
                 if wait is None:
                     raise
-                self._tell("model.retry", error, seconds=f"{wait:.2f}")
+                self._log_failure("model.retry", error, seconds=f"{wait:.2f}")
             await self._sleep(wait)
 
-    def _wait(self, error: ModelUnavailable | ModelRateLimited, attempt: int) -> float | None:
-        """Seconds until the next try: what the provider asks, else twice as long each time, give or take a quarter."""
+    def _retry_delay(self, error: ModelUnavailable | ModelRateLimited, attempt: int) -> float | None:
+        """Return the seconds until the next try; None if the provider asks for too many.
+
+        It is what the provider asks for, else twice as long each time, give or take a quarter.
+        """
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= LONGEST_WAIT else None
-        return float(min(LONGEST_WAIT, self._limits.retry_wait * 2**attempt * (0.75 + self._chance() / 2)))
+        return float(min(LONGEST_WAIT, self._limits.retry_wait * 2**attempt * (0.75 + self._jitter() / 2)))
 
-    async def _once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """One call. Every error of litellm and of what lies below it is translated here."""
+    async def _stream_once(self, target: str, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Stream one call; translate every error of litellm and of the libraries below it."""
         limits, answer, ending = self._limits, ReplyAssembler(target), StreamEnding()
         loop = asyncio.get_running_loop()
-        first = loop.time() + limits.first_token
+        first_deadline = loop.time() + limits.first_token
         late = f"{target} sent nothing for {limits.first_token:g} seconds"
         silent = f"{target} fell silent for {limits.idle:g} seconds in the middle of its answer"
-        chunks = await self._within(first - loop.time(), late, target, self._asked(target, request))
-        if chunks is None:  # what litellm returns after a 422 that came twice
+        chunks = await self._await_step(first_deadline - loop.time(), late, target, self._start_call(target, request))
+        if chunks is None:  # litellm returns this after the second 422
             raise ModelRefused(f"{target} refused the request: it calls it unprocessable")
         ending.listen(chunks)
         try:
             begun = False
             while True:
-                seconds, sentence = (limits.idle, silent) if begun else (first - loop.time(), late)
+                seconds, sentence = (limits.idle, silent) if begun else (first_deadline - loop.time(), late)
                 cut = f"{target} broke off {'in the middle of' if begun else 'before'} its answer"
-                chunk = await self._within(seconds, sentence, target, anext(chunks, None), cut=cut)
+                chunk = await self._await_step(seconds, sentence, target, anext(chunks, None), cut=cut)
                 if chunk is None:
                     break
                 text = answer.add(chunk)
@@ -230,65 +248,76 @@ class LitellmModel:
                 if text:
                     yield TextDelta(text)
             cut = f"{target} broke off in the middle of its answer"
-            await self._within(limits.idle, silent, target, ending.rest(), cut=cut)
-            yield await self._whole(chunks, answer, ending, request)
+            await self._await_step(limits.idle, silent, target, ending.rest(), cut=cut)
+            yield await self._build_reply(chunks, answer, ending, request)
         except ModelError as error:
             error.heard = estimate_tokens(answer.said()) if answer.begun else 0
             raise
         finally:
-            with suppress(Exception):  # the connection may be gone, which is what is wanted
+            with suppress(Exception):  # the connection may be closed already, which is the goal
                 await chunks.aclose()
                 await ending.aclose()
 
-    def _asked(self, target: str, request: ModelRequest) -> Awaitable[Any]:
+    def _start_call(self, target: str, request: ModelRequest) -> Awaitable[Any]:
         limits = self._limits
-        known: dict[str, Any] = dict(request.parameters)
+        parameters: dict[str, Any] = dict(request.parameters)
         if self._settings.get("max_tokens"):
-            known.setdefault("max_tokens", self._settings["max_tokens"])
+            parameters.setdefault("max_tokens", self._settings["max_tokens"])
         if request.tools:
-            known["tools"] = [tool.as_json() for tool in request.tools]
-        reading = max(limits.first_token, limits.idle)
-        asked: Awaitable[Any] = litellm.acompletion(
-            **known,
-            **self._address(target),
+            parameters["tools"] = [tool.as_json() for tool in request.tools]
+        read_timeout = max(limits.first_token, limits.idle)
+        call: Awaitable[Any] = litellm.acompletion(
+            **parameters,
+            **self._endpoint(target),
             model=target,
             messages=messages_for(request, provider_of(target)),
             stream=True,
             stream_options={"include_usage": True},
             num_retries=0,
             max_retries=0,
-            timeout=httpx.Timeout(reading, connect=limits.connect, pool=limits.connect),
+            timeout=httpx.Timeout(read_timeout, connect=limits.connect, pool=limits.connect),
         )
-        return asked
+        return call
 
-    def _address(self, target: str) -> dict[str, Any]:
-        """Return address and key for models of the provider they were set for; others take theirs from the environment."""
+    def _endpoint(self, target: str) -> dict[str, Any]:
+        """Return address and key for models of the provider they are set for; others take theirs from the environment."""
         if provider_of(target) != self._key_provider:
             return {}
-        found = {key: self._settings[key] for key in ("api_base", "api_key") if self._settings.get(key)}
-        if "api_base" in found and provider_of(target) == "openai":
-            found.setdefault("api_key", NO_KEY)  # else it would be sent the key of OpenAI, from the environment
-        return found
+        endpoint = {key: self._settings[key] for key in ("api_base", "api_key") if self._settings.get(key)}
+        if "api_base" in endpoint and provider_of(target) == "openai":
+            endpoint.setdefault("api_key", NO_KEY)  # else litellm would send it OpenAI's key from the environment
+        return endpoint
 
-    async def _within(self, seconds: float, sentence: str, target: str, awaited: Awaitable[T], *, cut: str = "") -> T:
-        """Waits for one step of a call. Raises `ModelUnavailable` with the sentence if it takes too long, and with `cut`
-        if the connection breaks."""
+    async def _await_step(self, seconds: float, sentence: str, target: str, step: Awaitable[T], *, cut: str = "") -> T:
+        """Wait for one step of a call and translate its errors.
+
+        Args:
+            seconds: the time limit.
+            sentence: the error message if the step takes longer.
+            target: the model that was called.
+            step: what to wait for.
+            cut: the error message if the connection breaks; empty to treat that like any other error.
+
+        Raises:
+            ModelUnavailable: the step took too long, or the connection broke.
+            ModelError: any other error of litellm.
+        """
         limit = asyncio.timeout(max(seconds, 0.0))
         try:
             async with limit:
-                return await awaited
-        except Exception as error:  # noqa: BLE001 - litellm raises anything; all of it leaves here as ours
+                return await step
+        except Exception as error:  # noqa: BLE001 - litellm raises anything; we translate all of it
             if limit.expired():
                 raise ModelUnavailable(sentence) from None
             if cut and errors.is_cut(error):
                 raise ModelUnavailable(cut) from None
-            # The cause is kept out: its text and its frames hold headers, and with them the key.
+            # The cause is dropped: its text and its frames hold headers, and with them the key.
             raise errors.translated(error, target, self._redact) from None
 
-    async def _whole(
+    async def _build_reply(
         self, chunks: Any, answer: ReplyAssembler, ending: StreamEnding, request: ModelRequest
     ) -> ModelReply:
-        """The reply, where the provider itself said that the answer is over."""
+        """Build the reply. Raise `ModelUnavailable` if the provider itself never said that the answer is over."""
         target = answer.model
         finish = ending.finish(chunks.received_finish_reason or chunks.intermittent_finish_reason)
         if finish is None:
@@ -296,36 +325,36 @@ class LitellmModel:
         if ending.reason in BROKEN:
             raise ModelUnavailable(f"{target} wrote something that is no answer: {ending.reason}")
         answer.response_id = ending.message or answer.response_id
-        answer.usage = self._believed(target, request, _counted(chunks))
-        own = await self._own_usage(target, request, answer) if answer.usage is None else None
+        answer.usage = self._plausible_usage(target, request, _provider_usage(chunks))
+        own = await self._count_usage(target, request, answer) if answer.usage is None else None
         reply = answer.reply(finish, request, self._cost(target, answer), own)
         if reply.finish == "content_filter":
             raise ModelRefused(f"{target} stopped its answer: its content filter stepped in")
         return reply
 
-    def _believed(self, target: str, request: ModelRequest, usage: Any) -> Any:
-        """The usage as the provider counted it; None if it cannot be true: then we count ourselves.
+    def _plausible_usage(self, target: str, request: ModelRequest, usage: Any) -> Any:
+        """Return the usage as the provider counted it; None if it cannot be true, so that we count ourselves.
 
-        A token stands for a byte at least, apart from what a provider adds by itself.
+        A token stands for one byte at least, except those that a provider adds by itself.
         """
         if usage is None:
             return None
-        counted = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
-        most_input = len(request.as_bytes()) + ADDED_TOKENS
-        if counted.is_plausible(most_input=most_input, most_output=self._longest_answers[target]):
+        counts = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+        max_input = len(request.as_bytes()) + ADDED_TOKENS
+        if counts.is_plausible(most_input=max_input, most_output=self._max_output[target]):
             return usage
         log.warning(
-            "%s says that it read %d and wrote %d tokens, which cannot be; they are estimated instead",
+            "implausible token counts, estimating instead: %s reports %d tokens read and %d written",
             target,
-            counted.input_tokens,
-            counted.output_tokens,
+            counts.input_tokens,
+            counts.output_tokens,
             extra={"action": "model.odd_usage"},
         )
         return None
 
     def _cost(self, target: str, answer: ReplyAssembler) -> float | None:
-        """US dollars as litellm reckons them; None for what had no price before the call either."""
-        if answer.usage is None or not self._priced[target]:
+        """Return the cost in US dollars as litellm computes it; None if the model had no price before the call either."""
+        if answer.usage is None or not self._has_price[target]:
             return None
         try:
             parts = litellm.cost_per_token(model=target, usage_object=answer.usage)
@@ -334,51 +363,54 @@ class LitellmModel:
         total = float(sum(parts))
         return total or None
 
-    async def _own_usage(self, target: str, request: ModelRequest, answer: ReplyAssembler) -> Usage | None:
-        """What the model's own tokenizer counts, where the provider sent no usage; None where there is none."""
+    async def _count_usage(self, target: str, request: ModelRequest, answer: ReplyAssembler) -> Usage | None:
+        """Count request and answer with the model's own tokenizer; None if there is none, or if it fails."""
         if self._own(target):
             return None
         messages = messages_for(request, provider_of(target))
         try:
-            asked = await asyncio.to_thread(self._tokenizers.count, target, messages, request.tools)
-            said = await asyncio.to_thread(self._tokenizers.count_text, target, answer.said())
-        except Exception:  # an answer that is here is not lost because it could not be counted
+            request_count = await asyncio.to_thread(self._tokenizers.count, target, messages, request.tools)
+            answer_tokens = await asyncio.to_thread(self._tokenizers.count_text, target, answer.said())
+        except Exception:  # an answer that arrived must not be lost because it could not be counted
             log.warning(
-                "the tokens of an answer of %s could not be counted",
+                "token count of an answer failed: %s",
                 target,
                 exc_info=True,
                 extra={"action": "litellm.count"},
             )
             return None
-        return Usage(asked.tokens, said) if asked is not None and said is not None else None
+        if request_count is None or answer_tokens is None:
+            return None
+        return Usage(request_count.tokens, answer_tokens)
 
     def _own(self, target: str) -> bool:
-        """Whether the target sits at an address of the settings; whatever answers there only goes by its name."""
-        return "api_base" in self._address(target)
+        """Return true if the target is called at an address of the settings: the server there may only borrow the name."""
+        return "api_base" in self._endpoint(target)
 
     def _redact(self, text: str) -> str:
         return redact(self._own_secrets(text))
 
-    def _tell(self, action: str, error: ModelError, **facts: str) -> None:
-        log.info("%s", error, extra={"action": action, **facts})
+    def _log_failure(self, action: str, error: ModelError, **facts: str) -> None:
+        log.info("model call failed: %s", error, extra={"action": action, **facts})
 
 
-def _counted(chunks: Any) -> Any:
-    """The usage the provider sent, out of the chunks litellm keeps; what it adds up itself is not among them."""
-    found = [usage for chunk in chunks.chunks if (usage := getattr(chunk, "usage", None)) is not None]
-    return next((usage for usage in reversed(found) if usage.prompt_tokens or usage.completion_tokens), None)
+def _provider_usage(chunks: Any) -> Any:
+    """Return the usage that the provider sent, from the chunks litellm keeps; its own sums are not among them."""
+    usages = [usage for chunk in chunks.chunks if (usage := getattr(chunk, "usage", None)) is not None]
+    return next((usage for usage in reversed(usages) if usage.prompt_tokens or usage.completion_tokens), None)
 
 
 def create(options: ModelOptions) -> Model:
-    """The factory of the entry point. Takes seconds, for litellm loads half of itself at the first call."""
-    asyncio.run(_rehearsed())
+    """Create the model; the entry point. It takes seconds, because litellm loads half of itself at the first call."""
+    asyncio.run(_rehearse())
     return LitellmModel(options)
 
 
-async def _rehearsed() -> None:
-    """Two calls that cannot succeed or need not: so that the first real one does not stop the event loop.
+async def _rehearse() -> None:
+    """Make two dry calls, so that the first real one does not stop the event loop.
 
-    One to a port of this machine where nobody listens, one answered by litellm itself. For a thread of its own.
+    One goes to a port of this machine on which nothing listens, litellm itself answers the other. Run this in a separate
+    thread.
     """
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
     call: Mapping[str, Any] = {
@@ -390,15 +422,15 @@ async def _rehearsed() -> None:
         "max_retries": 0,
     }
     clients = litellm.in_memory_llm_clients_cache.cache_dict
-    before = set(clients)
-    with socket.socket() as closed, suppress(Exception):  # which of its errors does not matter
-        closed.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
+    clients_before = set(clients)
+    with socket.socket() as closed, suppress(Exception):  # any of its errors will do
+        closed.bind(("127.0.0.1", 0))  # bound but not listening: the connection is refused at once
         await litellm.acompletion(
             **call, api_base=f"http://127.0.0.1:{closed.getsockname()[1]}/v1", api_key=NO_KEY, timeout=5.0
         )
     async for _ in await litellm.acompletion(**call, api_key=NO_KEY, mock_response="hello"):
         pass
-    # Only its own: other models may be in the middle of an answer.
-    for key in set(clients) - before:
-        with suppress(Exception):  # nobody uses it
+    # Only the clients of these calls: other models may be in the middle of an answer.
+    for key in set(clients) - clients_before:
+        with suppress(Exception):  # unused from here on
             await clients.pop(key).close()

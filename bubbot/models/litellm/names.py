@@ -1,4 +1,4 @@
-"""Which `provider/model` names litellm takes, read from its files: litellm itself takes seconds to import."""
+"""The `provider/model` names that litellm takes, read from its files: importing litellm takes seconds."""
 
 from __future__ import annotations
 
@@ -18,53 +18,57 @@ _EXAMPLES = ". Among those it knows are anthropic, gemini, ollama_chat, openai a
 
 
 def providers() -> frozenset[str]:
-    """The providers litellm knows; empty where its files cannot be read or have another form.
+    """Return the providers that litellm knows; empty if its files cannot be read or have another form.
 
-    The two places litellm itself looks at: an enumeration, and a list of addresses that speak as OpenAI does. Its
-    price file is none: half of the providers it names are price groups that no call may name.
+    They stand in the two places that litellm itself reads: an enumeration, and a list of OpenAI-compatible addresses.
+    The price file does not count: half of the providers in it are price groups that no call may name.
     """
-    folder = _folder()
+    folder = _litellm_folder()
     if folder is None:
         return frozenset()
     try:
-        found = _CLASS.search((folder / "types" / "utils.py").read_text(encoding="utf-8"))
-        named = {ast.literal_eval(value) for value in _VALUE.findall(found[0])} if found else set()
-        listed = json.loads((folder / "llms" / "openai_like" / "providers.json").read_text(encoding="utf-8"))
+        source = _CLASS.search((folder / "types" / "utils.py").read_text(encoding="utf-8"))
+        enumerated = {ast.literal_eval(value) for value in _VALUE.findall(source[0])} if source else set()
+        compatible = json.loads((folder / "llms" / "openai_like" / "providers.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
         return frozenset()
-    return frozenset({*named, *listed}) if named and isinstance(listed, dict) else frozenset()
+    return frozenset({*enumerated, *compatible}) if enumerated and isinstance(compatible, dict) else frozenset()
 
 
 def check(name: str, field: str, ours: Iterable[str] = ()) -> None:
-    """Raises `ConfigError` where `name` cannot be a `provider/model` of litellm.
+    """Raise `ConfigError` if `name` cannot be a `provider/model` of litellm.
 
-    `field` is what the sentence calls the name; `ours` are the models that need no provider. The model's part is
-    the provider's business and may be anything.
+    Only the provider is checked; the model's part is up to the provider and may be anything.
+
+    Args:
+        name: the name to check.
+        field: the setting or argument that holds the name, for the error message.
+        ours: models that need no provider.
     """
     provider, slash, model = name.partition("/")
     own = sorted(ours)
     form = f"it has to be 'provider/model', such as 'openai/gpt-4o'{', or one of ' + ', '.join(own) if own else ''}"
     if not slash or not model.strip() or not name.isprintable():
-        raise ConfigError(f"{field} is {name!r}; {form}{_near(name, own)}")
-    known = providers()
-    if known and provider not in known:
+        raise ConfigError(f"{field} is {name!r}; {form}{_suggest(name, own)}")
+    supported = providers()
+    if supported and provider not in supported:
         raise ConfigError(
             f"{field} is {name!r}, and litellm knows no provider {provider!r}; {form}"
-            f"{_near(provider, known, slash + model) or _EXAMPLES}"
+            f"{_suggest(provider, supported, slash + model) or _EXAMPLES}"
         )
 
 
 def check_fallbacks(names: Iterable[str]) -> None:
-    """Raises `ConfigError` where one of `[model] fallback` is no name of litellm's; the models of ours are none."""
+    """Raise `ConfigError` if a name of `[model] fallback` is not a litellm name; our own models are not allowed there."""
     for name in names:
         check(name, "[model] fallback")
 
 
-def _near(name: str, known: Iterable[str], rest: str = "") -> str:
-    close = get_close_matches(name.lower(), sorted(known), 1)
+def _suggest(name: str, candidates: Iterable[str], rest: str = "") -> str:
+    close = get_close_matches(name.lower(), sorted(candidates), 1)
     return f" (did you mean {close[0] + rest!r}?)" if close else ""
 
 
-def _folder() -> Path | None:
+def _litellm_folder() -> Path | None:
     spec = find_spec("litellm")
-    return next((Path(one) for one in (spec and spec.submodule_search_locations) or ()), None)
+    return next((Path(folder) for folder in (spec and spec.submodule_search_locations) or ()), None)

@@ -1,9 +1,9 @@
-"""litellm, imported once and told to keep quiet. Take it from here: `from bubbot.models.litellm.quiet import litellm`.
+"""litellm, imported once and silenced. Import it from here: `from bubbot.models.litellm.quiet import litellm`.
 
-The one place that *writes* environment variables, and it has to before the import, because litellm looks there while
-it is imported. `LITELLM_LOCAL_MODEL_COST_MAP`: take the price list that came with the package, else it is fetched
-from the network. `LITELLM_MODE`: do not read a `.env` file of the working directory. `LITELLM_DISABLE_BUG_REPORT_LINK`:
-no link with facts about this machine in error texts.
+This is the one place that *writes* environment variables. It has to do so first, because litellm reads them while it is
+imported. `LITELLM_LOCAL_MODEL_COST_MAP`: use the packaged price list instead of fetching one from the network.
+`LITELLM_MODE`: do not read a `.env` file in the working directory. `LITELLM_DISABLE_BUG_REPORT_LINK`: put no link with
+facts about this machine in error texts.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # noqa: TID251 - written, n
 os.environ["LITELLM_MODE"] = "PRODUCTION"  # noqa: TID251
 os.environ["LITELLM_DISABLE_BUG_REPORT_LINK"] = "true"  # noqa: TID251
 
-# Said while its types are built and its answers copied; nobody who runs a bot can do anything about them.
-for _words in ("Item '.*' on TypedDict class", "Pydantic serializer warnings"):
-    warnings.filterwarnings("ignore", _words, UserWarning)
+# Issued while its types are built and its answers copied; an operator cannot do anything about them.
+for _pattern in ("Item '.*' on TypedDict class", "Pydantic serializer warnings"):
+    warnings.filterwarnings("ignore", _pattern, UserWarning)
 
 import litellm  # noqa: E402 - see above
 
 __all__ = ["litellm"]
 
 litellm.suppress_debug_info = True
-"""Prints advice on standard output otherwise."""
+"""Otherwise it prints advice on standard output."""
 litellm.drop_params = True
-"""A sampling setting that a model does not take is left out; the request is not refused for it."""
+"""Leave out a sampling setting that a model does not take, instead of refusing the request."""
 litellm.disable_hf_tokenizer_download = True
-"""Tokenizers would be fetched while a call runs."""
+"""Otherwise it downloads tokenizers during a call."""
 litellm.disable_token_counter = True
-"""A provider that counts no tokens is estimated by us; litellm would count with the tokenizer of another model."""
+"""If a provider counts no tokens, we estimate them; litellm would count with the tokenizer of another model."""
 litellm.num_retries = 0
-"""We retry, and count what it costs."""
+"""We retry ourselves, and count the cost."""
 
 for _name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
     _log = logging.getLogger(_name)

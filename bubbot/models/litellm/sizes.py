@@ -1,4 +1,4 @@
-"""What litellm's price list knows of a model, read from its file: litellm itself takes seconds to import."""
+"""Sizes and prices of models from litellm's price list, read from its file: importing litellm takes seconds."""
 
 from __future__ import annotations
 
@@ -14,68 +14,74 @@ from bubbot.ports.model import ModelPrice, ModelTraits, PriceTier
 _FILE = "model_prices_and_context_window_backup.json"
 _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
 _OPEN_PROTOCOL = "openai"
-"""The provider whose protocol every server of one's own speaks: behind an address it says nothing about the price."""
+"""The provider whose protocol every self-hosted server speaks: with an own address it says nothing about the price."""
 _COSTS = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")
 _TIER = re.compile(r"input_cost_per_token(_above_(\d+)k_tokens)")
 _ASSISTANT_FIRST = ("openai", "azure")
-"""Providers that take a conversation which opens with an assistant message; others refuse it, or their templates do."""
+"""Providers that accept an assistant message first; the others, or their chat templates, refuse it."""
 
 
 def traits(name: str, *, context_tokens: int | None = None, own_address: bool = False) -> ModelTraits:
-    """What a request for `provider/model` may look like. `own_address`: whatever answers is not the usual provider."""
+    """Return what a request for `provider/model` may look like.
+
+    Args:
+        name: the model, `provider/model`.
+        context_tokens: the configured context size; None to take it from the list.
+        own_address: `api_base` is set, so the usual provider is not the one that answers.
+    """
     first = name.partition("/")[0] in _ASSISTANT_FIRST and not own_address
-    known = _listed(name)
+    entry = _find_entry(name)
     return ModelTraits(
         first_assistant=first,
-        context_tokens=context_tokens or _size(known),
-        images=known.get("supports_vision") is True,
+        context_tokens=context_tokens or _input_size(entry),
+        images=entry.get("supports_vision") is True,
     )
 
 
 def known_size(name: str) -> int | None:
-    """The tokens `provider/model` reads at once; None where the list does not say."""
-    return _size(_listed(name))
+    """Return the tokens that `provider/model` reads at once; None if the list does not say."""
+    return _input_size(_find_entry(name))
 
 
 def price(name: str, *, own_address: bool = False) -> ModelPrice | None:
-    """Look up what a call of `provider/model` costs; None if nobody knows.
+    """Look up the price of `provider/model`; None if unknown.
 
-    The one look-up for before the call (what is reserved) and after it (what is settled): what has no price in one
-    has none in the other. `own_address`: `api_base` sends the call elsewhere (see `is_own_server`).
+    The reservation before a call and the settlement after it share this look-up: a model without a price in one has
+    none in the other. `own_address`: `api_base` sends the call elsewhere (see `is_own_server`).
     """
     if is_own_server(name, own_address=own_address):
         return None
-    known = next((one for one in _entries(name) if _costs(one) is not None), {})
-    costs = _costs(known)
+    entry = next((entry for entry in _entries(name) if _costs(entry) is not None), {})
+    costs = _costs(entry)
     if costs is None:
         return None
     tiers = sorted(
-        PriceTier(int(found[2]) * 1000, *_tier_costs(known, found[1], costs))
-        for found in map(_TIER.fullmatch, known)
-        if found
+        PriceTier(int(match[2]) * 1000, *_tier_costs(entry, match[1], costs))
+        for match in map(_TIER.fullmatch, entry)
+        if match
     )
     return ModelPrice(*costs, tuple(tiers))
 
 
 def is_own_server(name: str, *, own_address: bool) -> bool:
-    """Return true if what answers at an own address only goes by the name, and nobody knows what it costs.
+    """Return true if the server at an own address only borrows the model's name, so that its price is unknown.
 
-    The protocol of OpenAI is spoken by any server. Of another provider a proxy stands there, and the provider is paid.
+    Any server may speak the protocol of OpenAI. For another provider it is a proxy, and that provider is paid.
     """
     return own_address and name.partition("/")[0] == _OPEN_PROTOCOL
 
 
-def _costs(known: dict[str, Any]) -> tuple[float, float, float | None] | None:
-    """Dollars for a million tokens: read, written, and read from the provider's cache if that has a price."""
-    read, write, cached = (_million(known.get(kind)) for kind in _COSTS)
+def _costs(entry: dict[str, Any]) -> tuple[float, float, float | None] | None:
+    """Return dollars for a million tokens: read, written, and read from the provider's cache if that has a price."""
+    read, write, cached = (_per_million(entry.get(kind)) for kind in _COSTS)
     return (read, write, cached) if read is not None and write is not None and (read or write) else None
 
 
 def _tier_costs(
-    known: dict[str, Any], tier: str, base: tuple[float, float, float | None]
+    entry: dict[str, Any], tier: str, base: tuple[float, float, float | None]
 ) -> tuple[float, float, float | None]:
-    """The same costs above a number of tokens; what the tier does not name stays as it is below."""
-    read, write, cached = (_million(known.get(kind + tier)) for kind in _COSTS)
+    """Return the costs above a tier's number of tokens; a cost that the tier does not name stays as in `base`."""
+    read, write, cached = (_per_million(entry.get(kind + tier)) for kind in _COSTS)
     return (
         base[0] if read is None else read,
         base[1] if write is None else write,
@@ -83,42 +89,42 @@ def _tier_costs(
     )
 
 
-def _million(cost: Any) -> float | None:
+def _per_million(cost: Any) -> float | None:
     return cost * 1e6 if isinstance(cost, int | float) else None
 
 
 def longest_answer(name: str) -> int | None:
-    """The tokens `provider/model` writes at most; None where the list does not say."""
-    size = _listed(name).get("max_output_tokens")
+    """Return the tokens that `provider/model` writes at most; None if the list does not say."""
+    size = _find_entry(name).get("max_output_tokens")
     return size if isinstance(size, int) and size > 0 else None
 
 
-def _size(known: dict[str, Any]) -> int | None:
-    size = known.get("max_input_tokens")
+def _input_size(entry: dict[str, Any]) -> int | None:
+    size = entry.get("max_input_tokens")
     return size if isinstance(size, int) and size > 0 else None
 
 
-def _listed(name: str) -> dict[str, Any]:
-    """What the list says of `provider/model`; empty where it does not have it, or not its size."""
-    return next((one for one in _entries(name) if _size(one) is not None), {})
+def _find_entry(name: str) -> dict[str, Any]:
+    """Return the list's entry for `provider/model`; empty if the list lacks it or its size."""
+    return next((entry for entry in _entries(name) if _input_size(entry) is not None), {})
 
 
 def _entries(name: str) -> Iterator[dict[str, Any]]:
-    """The entries of the list for `provider/model`, under its whole name first."""
+    """Yield the list's entries for `provider/model`, the one under its full name first."""
     provider, _, model = name.partition("/")
     text = _price_list()
     for key in (name, model):
         at = text.find(f"\n    {json.dumps(key)}: {{")
         if at < 0:
             continue
-        found: dict[str, Any]
-        found, _ = json.JSONDecoder().raw_decode(text, text.index("{", at + len(json.dumps(key))))
-        if key == name or _same(provider, found.get("litellm_provider", "")):
-            yield found
+        entry: dict[str, Any]
+        entry, _ = json.JSONDecoder().raw_decode(text, text.index("{", at + len(json.dumps(key))))
+        if key == name or _is_same_provider(provider, entry.get("litellm_provider", "")):
+            yield entry
 
 
-def _same(provider: str, listed: str) -> bool:
-    """Whether a model listed under `listed` is one of the provider's; three providers have groups of models."""
+def _is_same_provider(provider: str, listed: str) -> bool:
+    """Return true if a model listed under `listed` is the provider's; three providers have groups of models."""
     return listed == provider or (provider in _GROUPED and listed.startswith(provider))
 
 

@@ -1,7 +1,7 @@
-"""Tokens of OpenAI's models, counted with the encodings that come with litellm. No network, whatever is missing.
+"""Token counts for OpenAI's models, with the encodings that come with litellm. It never uses the network.
 
-tiktoken would fetch a file that it does not find, or that is not what it expects. So its own definitions of the
-encodings are run with a reader of ours in the place of the one that fetches.
+tiktoken would download a file that is missing or has unexpected content. So its own definitions of the encodings run
+with our reader in place of the one that downloads.
 """
 
 from __future__ import annotations
@@ -31,88 +31,90 @@ _MESSAGE, _NAME, _ANSWER = 3, 1, 3
 
 
 def encoding_name(name: str) -> str | None:
-    """The encoding of `openai/model`, where the model's name makes it certain; None else."""
+    """Return the encoding of `openai/model`; None if the model's name leaves it uncertain."""
     provider, _, model = name.partition("/")
     if provider != "openai":
         return None
     try:
-        found = encoding_name_for_model(model)
+        encoding = encoding_name_for_model(model)
     except KeyError:
         return None
-    return found if found in SHIPPED else None
+    return encoding if encoding in SHIPPED else None
 
 
 class TokenizerCache:
-    """Counts for models by name. Loads an encoding at its first use, which takes some tenths of a second and some
-    50 MB; every method is for a thread and may be called from several."""
+    """Token counts for models by name.
+
+    An encoding is loaded at its first use, which takes some tenths of a second and some 50 MB. Call every method in a
+    thread; several threads may call at once.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._lock = Lock()
-        self._made: dict[str, tiktoken.Encoding] = {}
+        self._encodings: dict[str, tiktoken.Encoding] = {}
 
     def count(self, name: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> TokenCount | None:
-        """The tokens of chat messages as OpenAI frames them.
+        """Count the tokens of chat messages as OpenAI frames them.
 
-        None where the encoding is not certain or not here, and for what is no text: a picture, a sound, a file.
-
-        What tools look like to the model is known to OpenAI alone: their JSON text is counted, and the count is
-        called approximate.
+        Return None if the encoding is uncertain or missing, and for content other than text: a picture, a sound, a file.
+        Only OpenAI knows the form in which the model sees tools, so their JSON text is counted and the count is marked
+        as approximate.
         """
         encoding = self._encoding(name)
         texts = [_texts(message) for message in messages]
         if encoding is None or None in texts:
             return None
         tokens = _ANSWER + sum(_MESSAGE + (_NAME if "name" in message else 0) for message in messages)
-        tokens += sum(_of_text(encoding, text) for some in texts for text in some or ())
+        tokens += sum(_count_text(encoding, text) for group in texts for text in group or ())
         if tools:
-            tokens += _of_text(encoding, json.dumps([tool.as_json() for tool in tools], ensure_ascii=False))
-        calls = any(message.get("tool_calls") for message in messages)
-        return TokenCount(tokens, encoding.name, approximate=bool(tools) or calls)
+            tokens += _count_text(encoding, json.dumps([tool.as_json() for tool in tools], ensure_ascii=False))
+        has_calls = any(message.get("tool_calls") for message in messages)
+        return TokenCount(tokens, encoding.name, approximate=bool(tools) or has_calls)
 
     def count_text(self, name: str, text: str) -> int | None:
-        """The tokens of a text alone."""
+        """Count the tokens of a text alone."""
         encoding = self._encoding(name)
-        return None if encoding is None else _of_text(encoding, text)
+        return None if encoding is None else _count_text(encoding, text)
 
     def _encoding(self, name: str) -> tiktoken.Encoding | None:
-        wanted = encoding_name(name)
-        if wanted is None:
+        encoding = encoding_name(name)
+        if encoding is None:
             return None
         with self._lock:
-            if wanted not in self._made:
-                made = self._load(wanted)
-                if made is None:
+            if encoding not in self._encodings:
+                loaded = self._load(encoding)
+                if loaded is None:
                     return None
-                self._made[wanted] = made
-            return self._made[wanted]
+                self._encodings[encoding] = loaded
+            return self._encodings[encoding]
 
-    def _load(self, wanted: str) -> tiktoken.Encoding | None:
+    def _load(self, encoding: str) -> tiktoken.Encoding | None:
         folder = self._folder or _shipped()
         if folder is None:
             return None
 
-        def ranks(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
-            return _ranks(folder, url, expected_hash)
+        def read_ranks(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
+            return _read_ranks(folder, url, expected_hash)
 
         try:
-            given = openai_public.ENCODING_CONSTRUCTORS[wanted]
-            ours = FunctionType(given.__code__, {**given.__globals__, "load_tiktoken_bpe": ranks})
-            return tiktoken.Encoding(**ours())
+            original = openai_public.ENCODING_CONSTRUCTORS[encoding]
+            constructor = FunctionType(original.__code__, {**original.__globals__, "load_tiktoken_bpe": read_ranks})
+            return tiktoken.Encoding(**constructor())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # another version of tiktoken or litellm: the estimate holds
+            return None  # another version of tiktoken or litellm: callers fall back to an estimate
 
 
 def _shipped() -> Path | None:
     spec = find_spec("litellm")
     folders = [
-        Path(one, "litellm_core_utils", "tokenizers") for one in (spec and spec.submodule_search_locations) or ()
+        Path(root, "litellm_core_utils", "tokenizers") for root in (spec and spec.submodule_search_locations) or ()
     ]
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
-def _ranks(folder: Path, url: str, expected: str | None) -> dict[bytes, int]:
-    """The tokens of a file that is named by the digest of its address. Raises `ValueError` for other content."""
+def _read_ranks(folder: Path, url: str, expected: str | None) -> dict[bytes, int]:
+    """Read the token ranks from the file named by the digest of its URL. Raise `ValueError` for other content."""
     name = hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
     data = (folder / name).read_bytes()
     if expected is not None and hashlib.sha256(data).hexdigest() != expected:
@@ -121,39 +123,40 @@ def _ranks(folder: Path, url: str, expected: str | None) -> dict[bytes, int]:
 
 
 def _texts(message: Mapping[str, Any]) -> list[str] | None:
-    """All texts of a message; None where it holds something else too."""
+    """Return all texts of a message; None if it holds anything else."""
     texts: list[str] = []
     for key, value in message.items():
         if key == "tool_calls":
             texts += [json.dumps(call["function"], ensure_ascii=False) for call in value]
             continue
         parts = value if isinstance(value, list | tuple) else [{"type": "text", "text": value or ""}]
-        found = [
+        part_texts = [
             part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts
         ]
-        if not all(isinstance(text, str) for text in found):
+        if not all(isinstance(text, str) for text in part_texts):
             return None
-        texts += [text for text in found if isinstance(text, str)]
+        texts += [text for text in part_texts if isinstance(text, str)]
     return texts
 
 
-def _of_text(encoding: tiktoken.Encoding, text: str) -> int:
-    """Names of special tokens are plain text here, as they are for OpenAI."""
+def _count_text(encoding: tiktoken.Encoding, text: str) -> int:
+    """Count the tokens of a text; names of special tokens are plain text, as they are for OpenAI."""
     return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
 
 
 def _pieces(text: str) -> list[str]:
-    """The text in pieces. Between a line's end and a letter no token stands, so a cut there changes no count.
+    """Split the text into pieces that can be encoded separately.
 
-    A long text without such a place is cut anywhere, which can add a token for each cut.
+    No token spans a line's end and a letter after it, so a cut between the two changes no count. A long text without such
+    a place is cut anywhere, which can add a token for each cut.
     """
     pieces, start = [], 0
     while len(text) - start > TOKENIZER_CHUNK_CHARS:
         end = start + TOKENIZER_CHUNK_CHARS
-        place = end
-        while place > start and not (text[place - 1] == "\n" and text[place].isalpha()):
-            place -= 1
-        end = place if place > start else end
+        cut = end
+        while cut > start and not (text[cut - 1] == "\n" and text[cut].isalpha()):
+            cut -= 1
+        end = cut if cut > start else end
         pieces.append(text[start:end])
         start = end
     return [*pieces, text[start:]]

@@ -1,8 +1,8 @@
-"""What a provider really said at the end of its stream, heard on the wire below litellm. No I/O of its own.
+"""The provider's own end of a stream, read from the wire below litellm. No I/O of its own.
 
-litellm turns every end into a finish reason, also where there was none: a stream of Gemini that breaks off, or an
-Anthropic stop reason it does not know, reads as `stop`. Protocols with server-sent events of their own are listened to;
-of others only what litellm makes of them is known.
+litellm turns every end into a finish reason, even if there was none: a stream of Gemini that breaks off, or an
+Anthropic stop reason it does not know, reads as `stop`. This module reads the server-sent events of the protocols that
+have their own; for the others there is only what litellm reports.
 """
 
 from __future__ import annotations
@@ -20,75 +20,78 @@ BROKEN = frozenset(
         "UNEXPECTED_TOOL_CALL",
     }
 )
-"""Ends at which the model wrote something that is no answer; asked again, it often does better."""
+"""Finish reasons for which the output is not an answer; a retry often succeeds."""
 _LENGTH = frozenset({"model_context_window_exceeded"})
-"""Ends that litellm takes for `stop` and that cut the answer."""
+"""Finish reasons that litellm reports as `stop` although the answer is cut."""
 
 
 class StreamEnding:
-    """Listens to one stream. `reason` is the provider's own word; `message` its own name for the answer."""
+    """A listener on one stream: `reason` is the provider's finish reason, `message` its id of the answer."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.message: str | None = None
-        self._heard = False
-        self._closed = False
+        self._has_events = False
+        self._is_complete = False
         self._data: list[str] = []
         self._wire: AsyncGenerator[str | bytes, None] | None = None
 
     def finish(self, found: str | None) -> str | None:
-        """The finish reason where litellm `found` this one; None where the provider never said that it is done."""
-        if not self._heard:
+        """Return the finish reason; None if the provider never said that it is done.
+
+        `found`: the finish reason that litellm reports.
+        """
+        if not self._has_events:
             return found
-        if self.reason is None or not self._closed:
+        if self.reason is None or not self._is_complete:
             return None
         return "length" if self.reason in _LENGTH else found
 
     async def rest(self) -> None:
-        """Reads on to the provider's last event: litellm stops at the finish reason, and a cut may come after it."""
-        while self._wire is not None and self._heard and not self._closed:
+        """Read to the provider's last event: litellm stops at the finish reason, and a cut may come after it."""
+        while self._wire is not None and self._has_events and not self._is_complete:
             if await anext(self._wire, None) is None:
                 return
 
     async def aclose(self) -> None:
-        """Lets go of the connection; litellm forgets it where a reader leaves early."""
+        """Release the connection; litellm forgets it if a reader stops early."""
         if self._wire is not None:
             await self._wire.aclose()
 
     def listen(self, chunks: Any) -> None:
-        """Puts itself between litellm's stream and the lines below it; nothing happens where there are none."""
+        """Insert this listener between litellm's stream and the lines below it; do nothing if there are none."""
         if getattr(chunks, "completion_stream", None) is not None:
-            self._between(chunks.completion_stream)
+            self._attach(chunks.completion_stream)
             return
-        make = getattr(chunks, "make_call", None)
-        if make is None:
+        make_call = getattr(chunks, "make_call", None)
+        if make_call is None:
             return
 
-        async def made(**given: Any) -> Any:
-            stream = await make(**given)
-            self._between(stream)
+        async def make_attached_call(**options: Any) -> Any:
+            stream = await make_call(**options)
+            self._attach(stream)
             return stream
 
-        chunks.make_call = made
+        chunks.make_call = make_attached_call
 
-    def _between(self, stream: Any) -> None:
+    def _attach(self, stream: Any) -> None:
         lines: Any = getattr(stream, "streaming_response", None)
         if hasattr(lines, "__aiter__"):
             stream.streaming_response = self._wire = self.through(lines)
 
     async def through(self, lines: AsyncIterator[str | bytes]) -> AsyncGenerator[str | bytes, None]:
-        """The same lines. Closing this closes what they come from."""
+        """Pass the lines through unchanged. Closing this closes their source."""
         try:
             async for line in lines:
-                self._hear(line.decode("utf-8", "replace") if isinstance(line, bytes) else line)
+                self._read_line(line.decode("utf-8", "replace") if isinstance(line, bytes) else line)
                 yield line
-            self._hear("")
+            self._read_line("")
         finally:
             if hasattr(lines, "aclose"):
                 await lines.aclose()
 
-    def _hear(self, line: str) -> None:
-        """One line of server-sent events; an empty one ends an event."""
+    def _read_line(self, line: str) -> None:
+        """Read one line of server-sent events; an empty line ends an event."""
         if line.startswith("data:"):
             self._data.append(line[5:])
         elif not line.strip() and self._data:
@@ -96,23 +99,23 @@ class StreamEnding:
             try:
                 event = json.loads(text)
             except ValueError:
-                return  # litellm reports what it cannot read, and half an event says nothing
+                return  # litellm reports invalid events, and half an event says nothing
             if isinstance(event, dict):
-                self._event(event)
+                self._read_event(event)
 
-    def _event(self, event: dict[str, Any]) -> None:
+    def _read_event(self, event: dict[str, Any]) -> None:
         match event:
             case {"type": "message_start", "message": {"id": str(name)}}:  # Anthropic, here and below
-                self._heard, self.message = True, name
+                self._has_events, self.message = True, name
             case {"type": "message_delta", "delta": {"stop_reason": str(reason)}}:
-                self._heard, self.reason = True, reason
+                self._has_events, self.reason = True, reason
             case {"type": "message_stop"}:
-                self._heard = self._closed = True
+                self._has_events = self._is_complete = True
             case {"candidates": [{"finishReason": str(reason)}, *_]}:  # Gemini, here and below
-                self._heard = self._closed = True
+                self._has_events = self._is_complete = True
                 self.reason = reason
             case {"promptFeedback": {"blockReason": str(reason)}}:
-                self._heard = self._closed = True
+                self._has_events = self._is_complete = True
                 self.reason = reason
             case {"candidates": _}:
-                self._heard = True
+                self._has_events = True

@@ -1,4 +1,4 @@
-"""A request as the model `local` reads it: plain text messages."""
+"""Requests as the model `local` reads them: plain text messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _MARKERS = re.compile(r"<\|(im_start|im_end|endoftext)\|>")
 
 
 def chat(request: ModelRequest) -> list[dict[str, str]]:
-    """The request as plain text messages: what this model cannot read is described, and nothing is refused."""
-    texts = [("system", request.system), *(_plain(message) for message in request.messages)]
-    return [{"role": role, "content": _safe(text)} for role, text in texts if text.strip()]
+    """Convert the request to plain text messages: describe what this model cannot read, refuse nothing."""
+    texts = [("system", request.system), *(_to_text(message) for message in request.messages)]
+    return [{"role": role, "content": _neutralize(text)} for role, text in texts if text.strip()]
 
 
-def _plain(message: JsonObject) -> tuple[str, str]:
+def _to_text(message: JsonObject) -> tuple[str, str]:
     role, text = message.get("role"), _text(message.get("content"))
     if role == "tool":
         return "user", f"[result of a tool] {text}"
@@ -46,6 +46,6 @@ def _call(call: object) -> str:
     return f"[called the tool {function.get('name')} with {function.get('arguments')}]"
 
 
-def _safe(text: str) -> str:
-    """Valid UTF-8, and no marker with which a text could end its own message and open another."""
+def _neutralize(text: str) -> str:
+    """Make the text valid UTF-8 without markers that could end its message and open another."""
     return _MARKERS.sub(r"<\1>", text.encode(errors="replace").decode())

@@ -1,17 +1,17 @@
 """The child process of the model `local`: llama.cpp behind JSON lines on stdin and stdout.
 
-Started by `bubbot.models.local.model` as `python -P worker.py OPTIONS`, where OPTIONS is a JSON object with `weights`,
+`bubbot.models.local.model` starts it as `python -P worker.py OPTIONS`; OPTIONS is a JSON object with `weights`,
 `context_tokens` and `threads`. It imports nothing of bubbot. A line in is
 `{"messages", "temperature", "max_tokens", "seed"}`; the lines out are
 
     {"alive": true}                       loaded, or a piece of the prompt was read
-    {"text": "..."}                       a delta, always whole characters
+    {"text": "..."}                       a delta, never a part of a character
     {"done": true, "finish", "input_tokens", "output_tokens", "cached_tokens"}
     {"error": {"kind": "overflow" | "failed", "message"}}
     {"count": 123}                        the tokens of `{"count": true, "messages"}`, which generates nothing
 
-and each request ends with exactly one `done`, `count` or `error`. The process ends when its stdin closes, also in the
-middle of a generation: nothing is left running when the daemon was killed.
+and each request ends with exactly one `done`, `count` or `error`. The process exits when its stdin closes, even in the
+middle of a generation, so that nothing keeps running after the daemon was killed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ REPEAT_PENALTY = 1.05
 
 
 class WorkerOutput:
-    """The pipe to the parent. Whatever else writes to file descriptor 1 ends up on stderr."""
+    """The pipe to the parent. Other writes to file descriptor 1 go to stderr."""
 
     def __init__(self) -> None:
         self._fd = os.dup(1)
         os.dup2(2, 1)
 
     def send(self, line: Mapping[str, object]) -> None:
-        """Writes one line; ends the process where nobody reads any more."""
+        """Write one line; exit the process if the parent has closed the pipe."""
         data = (json.dumps(line) + "\n").encode()
         try:
             while data:
@@ -57,7 +57,7 @@ class WorkerOutput:
 
 
 class CompletionStream:
-    """Turns the chunks of one streamed completion into lines."""
+    """A converter from the chunks of one streamed completion to lines."""
 
     def __init__(self, output: WorkerOutput) -> None:
         self._output = output
@@ -66,7 +66,7 @@ class CompletionStream:
         self._failed = False
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
-        """The callback for each chunk; true would stop the generation."""
+        """Handle one chunk; the callback of llama.cpp, for which true would stop the generation."""
         if "error" in chunk:
             error = chunk["error"]
             if error.get("type") == "exceed_context_size_error":
@@ -85,13 +85,13 @@ class CompletionStream:
         return False
 
     def fail(self, kind: str, message: str) -> None:
-        """Ends the request with an error."""
+        """End the request with an error."""
         if not self._failed:
             self._failed = True
             self._output.send({"error": {"kind": kind, "message": message}})
 
     def done(self) -> None:
-        """Ends the request, unless it has failed."""
+        """End the request, unless it has failed."""
         if self._failed:
             return
         details = self._usage.get("prompt_tokens_details") or {}
@@ -107,7 +107,7 @@ class CompletionStream:
 
 
 def load(weights: str, context_tokens: int, threads: int) -> Any:
-    """The server object with its model loaded. Raises RuntimeError where llama.cpp cannot."""
+    """Create the server object and load its model. Raise `RuntimeError` if llama.cpp cannot."""
     params = xllamacpp.CommonParams()
     params.model.path = weights
     params.n_ctx = context_tokens
@@ -117,11 +117,11 @@ def load(weights: str, context_tokens: int, threads: int) -> Any:
     params.n_threads_http = 1
     params.cache_ram_mib = PROMPT_CACHE_MIB
     params.warmup = params.fit_params = params.ui = params.endpoint_slots = False
-    # A history that ends with the assistant is answered, not continued in mid-sentence.
+    # Answer a history that ends with the assistant, instead of continuing its last sentence.
     params.prefill_assistant = False
     params.offline = True
     params.verbosity = 1
-    # The server object always listens. A name that ends in .sock makes it a unix socket; with its folder gone
+    # The server object always listens. A name that ends in .sock makes it use a unix socket. Its folder is deleted, so
     # nobody can connect, and no port is open.
     with TemporaryDirectory(prefix="bubbot-") as folder:
         params.hostnames = [str(Path(folder, "llama.sock"))]
@@ -129,8 +129,8 @@ def load(weights: str, context_tokens: int, threads: int) -> Any:
 
 
 def complete(server: Any, counter: PromptCounter, line: bytes, output: WorkerOutput) -> None:
-    """Answers one request."""
-    answer = CompletionStream(output)
+    """Answer one request."""
+    completion = CompletionStream(output)
     try:
         request = json.loads(line)
         if request.get("count"):
@@ -144,46 +144,46 @@ def complete(server: Any, counter: PromptCounter, line: bytes, output: WorkerOut
             "top_p": 0.9,
             "repeat_penalty": REPEAT_PENALTY,
         }
-        server.handle_chat_completions(request, answer.take)
+        server.handle_chat_completions(request, completion.take)
     except (ValueError, TypeError, RuntimeError) as error:
-        answer.fail("failed", f"{type(error).__name__}: {error}")
-    answer.done()
+        completion.fail("failed", f"{type(error).__name__}: {error}")
+    completion.done()
 
 
 class PromptCounter:
-    """Counts prompts with the tokenizer and the chat template of the loaded model, and reads none of them.
+    """A counter that uses the tokenizer and the chat template of the loaded model, without evaluating the prompt.
 
-    The server offers no call for this, but it says how long a prompt is that exceeds its context. So a message that
-    does so by itself is put behind the ones to count, and what it adds is taken off: messages stand between special
-    tokens, hence their lengths add up.
+    The server offers no call for this, but it reports the length of a prompt that exceeds its context. So the counter
+    appends a message that alone exceeds it, and subtracts what that message adds: special tokens separate the messages,
+    so their lengths add up.
     """
 
     def __init__(self, server: Any, context_tokens: int) -> None:
         self._server = server
         self._long = {"role": "user", "content": " a" * (context_tokens + 1)}
-        opening = {"role": "system", "content": "a"}
-        self._added = self._length([opening, self._long, self._long]) - self._length([opening, self._long])
+        system = {"role": "system", "content": "a"}
+        self._long_tokens = self._measure([system, self._long, self._long]) - self._measure([system, self._long])
 
     def count(self, messages: list[Any]) -> int:
-        """The tokens of a request with these messages. Raises `ValueError` where the server does not tell."""
-        return self._length([*messages, self._long]) - self._added
+        """Count the tokens of a request with these messages. Raise `ValueError` if the server does not say."""
+        return self._measure([*messages, self._long]) - self._long_tokens
 
-    def _length(self, messages: list[Any]) -> int:
-        said: list[Mapping[str, Any]] = []
+    def _measure(self, messages: list[Any]) -> int:
+        chunks: list[Mapping[str, Any]] = []
 
         def take(chunk: Mapping[str, Any]) -> bool:
-            said.append(chunk)
+            chunks.append(chunk)
             return True
 
         self._server.handle_chat_completions({"messages": messages, "max_tokens": 1}, take)
-        found = [chunk.get("error", {}).get("n_prompt_tokens") for chunk in said]
-        if not found or not isinstance(found[0], int):
+        lengths = [chunk.get("error", {}).get("n_prompt_tokens") for chunk in chunks]
+        if not lengths or not isinstance(lengths[0], int):
             raise ValueError("the server did not say how long the prompt is")
-        return found[0]
+        return lengths[0]
 
 
 def receive(lines: SimpleQueue[bytes]) -> None:
-    """Reads requests until the parent closes the pipe or is gone; then ends the process, whatever it does."""
+    """Read requests until the parent closes the pipe or dies; then exit the process at once."""
     with open(0, "rb", closefd=False) as stdin:
         for line in stdin:
             lines.put(line)
@@ -191,16 +191,16 @@ def receive(lines: SimpleQueue[bytes]) -> None:
 
 
 def main() -> None:
-    """Loads the model, then answers requests one after another until stdin closes."""
+    """Load the model, then answer requests one after another until stdin closes."""
     output = WorkerOutput()
     options = json.loads(sys.argv[1])
     server = load(**options)
-    # A supervisor signals the whole group: let the turn that runs end in peace, the closed pipe ends us.
+    # A supervisor signals the whole group: let the running turn end, the closed pipe ends this process.
     # Set after loading, because llama.cpp installs handlers that leave a server which answers nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     lines: SimpleQueue[bytes] = SimpleQueue()
-    # Started after loading: loading holds the interpreter's lock, so the thread could not run any earlier.
+    # Started after loading: loading holds the interpreter's lock, so the thread could not run earlier.
     Thread(target=receive, args=(lines,), daemon=True).start()
     counter = PromptCounter(server, options["context_tokens"])
     output.send({"alive": True})

@@ -1,8 +1,8 @@
-"""The channel port: where messages come from and go to.
+"""The channel port: the interface through which messages arrive and leave.
 
 An adapter lives in `channels/` (or in another distribution) and is loaded through the entry-point group
 `bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`. It may import this package and
-`bubbot.errors`, nothing else of bubbot. `port.py` is where to begin; `powers.py` has what a channel may add.
+`bubbot.errors`, nothing else of bubbot. Begin with `port.py`; `capabilities.py` has what a channel may add.
 """
 
 from bubbot.ports.channel.capabilities import (

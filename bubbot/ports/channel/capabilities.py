@@ -1,4 +1,4 @@
-"""What a channel may be able to do beside receiving and sending: optional, each a protocol of its own."""
+"""Optional capabilities of a channel besides receiving and sending: one protocol each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bubbot.ports.channel.sending import MessagePart
 
 @runtime_checkable
 class SupportsClose(Protocol):
-    """A channel that holds connections. An optional power, as all that follow."""
+    """A channel that holds connections."""
 
     async def aclose(self) -> None:
-        """Frees them; called once, after `run` has ended and nothing is sent any more."""
+        """Close the connections. Called once, after `run` and the last `send` have ended."""
 
 
 @runtime_checkable
@@ -24,21 +24,22 @@ class SupportsTyping(Protocol):
     """A channel that can show that the bot is at work."""
 
     async def typing(self, chat: str, thread: str) -> None:
-        """Shows it for a few seconds; called again every four. May raise `DeliveryFailed`, which costs nothing."""
+        """Show it for a few seconds; the caller repeats this every four. A `DeliveryFailed` is harmless."""
 
 
 @runtime_checkable
 class SupportsEditing(Protocol):
-    """A channel whose messages can be changed after they were sent: what live answers need."""
+    """A channel whose messages can be changed after they were sent, as live answers require."""
 
     @property
     def edit_interval(self) -> float:
-        """Seconds between two changes of one message that the platform takes without complaint; 0: no live answers."""
+        """Seconds that the platform requires between two changes of one message; 0: no live answers."""
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        """Changes the message with this id into the part. A change that changes nothing is a success.
+        """Change the message with this id into the part. A change that changes nothing is a success.
 
-        Raises `DeliveryFailed`, `permanent` where the message is gone or cannot be changed.
+        Raises:
+            DeliveryFailed: the change failed; `permanent` if the message is gone or cannot be changed.
         """
 
 
@@ -47,63 +48,71 @@ class FetchesAttachments(Protocol):
     """A channel that can fetch attachments."""
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-        """The bytes of an attachment. Raises `FetchFailed`, also where it is larger than `limit` bytes."""
+        """Fetch the bytes of an attachment. Raise `FetchFailed`, also if it is larger than `limit` bytes."""
 
 
 @runtime_checkable
 class SupportsWebhook(Protocol):
-    """A channel that is called by its platform over HTTP, at `path` (such as `/telegram`)."""
+    """A channel whose platform calls it over HTTP, at `path` (such as `/telegram`)."""
 
     path: str
 
     async def handle(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Takes one call and returns the HTTP status of the answer; header names are in lower case."""
+        """Handle one call and return the HTTP status of the response; header names are in lower case."""
 
 
 @runtime_checkable
 class WebhookVerifier(Protocol):
-    """A `SupportsWebhook` that can tell by the headers alone whether its platform calls. An optional power beside it."""
+    """A `SupportsWebhook` that recognizes calls of its platform by the headers alone."""
 
     def verify(self, headers: Mapping[str, str]) -> bool:
-        """Return true if the call carries the secret. Asked before the body is read; header names are in lower case."""
+        """Return true if the call carries the secret. Called before the body is read; header names are lower case."""
 
 
 @runtime_checkable
 class ShowsPreviews(Protocol):
-    """A channel that shows turns while they run. An optional power beside `Channel`."""
+    """A channel that shows turns while they run."""
 
     def preview(self, session: str, event: Preview) -> None:
-        """Takes note of the event and returns at once: it is called in the middle of the turn."""
+        """Note the event and return at once: this is called in the middle of the turn."""
 
 
 @runtime_checkable
 class AcknowledgesInteractions(Protocol):
-    """A channel that shows at once that an answer to a message is on its way, where the platform asks for that."""
+    """A channel that shows at once that an answer is on its way, because its platform requires that."""
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        """Takes that away: nothing will be said to the message with this id, or it was said in its stead.
+        """Remove that sign: the message with this id gets no answer, or its answer was sent elsewhere.
 
-        Where nothing is shown, nothing happens. May raise `DeliveryFailed`, which costs nothing.
+        If no sign is shown, nothing happens. A `DeliveryFailed` is harmless.
         """
 
 
 @runtime_checkable
 class FindsMessages(Protocol):
-    """A channel that can look for what the bot said."""
+    """A channel that can look for messages of the bot."""
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
-        """The ids of the bot's own messages that may be this part, oldest first, sent from `since` (ISO 8601) on or
-        shortly before it. Asked before a part is sent that may have been sent already, and for the first text of a live
-        answer of which no id is known. A channel without this power begins its live answers as a bare `…`.
+        """Find the ids of the bot's own messages that may be this part, oldest first.
 
-        Raises `DeliveryFailed`, `permanent` where looking is useless; the part is then sent all the same.
+        It looks from shortly before `since` (ISO 8601) on. Called before a part that may have been sent already, and
+        for the first text of a live answer whose id is unknown. A channel without this capability begins its live
+        answers as a bare `…`.
+
+        Raises:
+            DeliveryFailed: the search failed; if `permanent`, searching is useless and the part is sent anyway.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelHealth:
-    """How a channel's connection is. `ready`: it receives now; `heard`: when the platform last gave a sign of life,
-    ISO 8601 in UTC, empty for never; `note`: what is wrong, in a few English words for the operator."""
+    """The state of a channel's connection.
+
+    Attributes:
+        ready: the channel receives now.
+        heard: time of the platform's last sign of life, ISO 8601 in UTC; empty for never.
+        note: the problem, in a few English words for the operator; empty if none.
+    """
 
     ready: bool
     heard: str = ""
@@ -112,17 +121,23 @@ class ChannelHealth:
 
 @runtime_checkable
 class ReportsHealth(Protocol):
-    """A channel that can tell how its connection is: to be connected is not to be heard."""
+    """A channel that reports its health: being connected does not prove that messages arrive."""
 
     def health(self) -> ChannelHealth:
-        """As of now; asks nobody."""
+        """Return the current state without asking the platform."""
 
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """Who the bot is on its platform: its id and its name there; `remarks`: how the account is set up where that keeps
-    the bot from hearing or saying something, each a whole English sentence that says what to do about it; `date`: the
-    platform's own time, ISO 8601 in UTC, empty where it does not tell."""
+    """The bot's account on its platform.
+
+    Attributes:
+        id: its id there.
+        name: its name there.
+        remarks: account settings that keep the bot from receiving or sending something; each is an English sentence
+            that names the fix.
+        date: the platform's own time, ISO 8601 in UTC; empty if it does not say.
+    """
 
     id: str
     name: str
@@ -132,10 +147,12 @@ class BotIdentity:
 
 @runtime_checkable
 class VerifiesCredentials(Protocol):
-    """A channel that can tell who the bot is there without receiving anything: what `init` and `doctor` ask."""
+    """A channel that can look up the bot's account without receiving anything, for `init` and `doctor`."""
 
     async def introduce(self) -> BotIdentity:
-        """Asks the platform once, within a few seconds; `run` is not called then, `aclose` is.
+        """Ask the platform once, within a few seconds. The caller then calls `aclose`, but never `run`.
 
-        Raises `ChannelRefused` where the platform does not take the token, `ChannelError` where it is not reached.
+        Raises:
+            ChannelRefused: the platform rejects the token.
+            ChannelError: the platform cannot be reached.
         """

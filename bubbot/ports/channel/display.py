@@ -1,19 +1,19 @@
-"""Text that a terminal may be shown."""
+"""Text that is safe to show on a terminal."""
 
 from __future__ import annotations
 
 import unicodedata
 
 SHAPING = "\n\t\u200c\u200d"
-"""Controls that stay: line feed, tab, and the joiners, which shape letters and emoji and do nothing else."""
+"""Controls that stay: line feed, tab, and the joiners, which only shape letters and emoji."""
 _OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Categories of Unicode that a terminal obeys: C0, C1, formats (all that change the direction), halves, separators."""
+"""Unicode categories that a terminal obeys: C0, C1, formats (with all direction changes), surrogates, separators."""
 
 
 def replace_controls(text: str) -> str:
     """Put U+FFFD in place of each character that a terminal obeys instead of showing it.
 
-    What is left cannot move the cursor, rename the window, write the clipboard, or turn the direction of the text.
+    The result cannot move the cursor, rename the window, write the clipboard, or change the direction of the text.
     """
     text = text.replace("\r\n", "\n")
     return (

@@ -1,4 +1,4 @@
-"""What comes in: who says what, where."""
+"""Events that a channel receives, and the chats and people in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 
 class Role(StrEnum):
-    """What a sender may do, least first; compare with `at_least`."""
+    """The rights of a sender, least first; compare with `at_least`."""
 
     STRANGER = "stranger"
     MEMBER = "member"
@@ -16,13 +16,13 @@ class Role(StrEnum):
     OWNER = "owner"
 
     def at_least(self, other: Role) -> bool:
-        """Whether this role includes the other one."""
+        """Return true if this role includes the other one."""
         order = list(Role)
         return order.index(self) >= order.index(other)
 
 
 class HasChat:
-    """What has a place in a chat."""
+    """The base of all events that belong to a chat."""
 
     __slots__ = ()
     channel: str
@@ -37,10 +37,13 @@ class HasChat:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who wrote a message: the platform's numeric id as text, and the name it shows, which proves nothing.
+    """The sender of a message.
 
-    `bot`: the platform says that it is a bot. `roles`: the numeric ids of the roles that the platform gives the person
-    in this space.
+    Attributes:
+        id: the platform's numeric id as text.
+        name: the name that the platform shows, which proves nothing.
+        bot: the platform says that it is a bot.
+        roles: numeric ids of the roles that the platform gives the person in this space.
     """
 
     id: str
@@ -54,9 +57,15 @@ AttachmentKind: TypeAlias = Literal["image", "audio", "voice", "video", "file"]
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message: the adapter's own reference to it, fetched after acceptance.
+    """A file that came with a message; it is fetched after the message was accepted.
 
-    `size` in bytes as the platform states it. `note` is what it says in words (a sticker's emoji, say).
+    Attributes:
+        reference: the adapter's own reference to the file.
+        name: its file name.
+        media_type: its media type.
+        size: bytes, as the platform states them; None if it does not.
+        kind: the kind of content.
+        note: its meaning as text, such as a sticker's emoji.
     """
 
     reference: str
@@ -69,7 +78,15 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """The message that a message replies to, as far as the platform shows it. `own`: the bot itself wrote it."""
+    """The message that a message replies to, as far as the platform shows it.
+
+    Attributes:
+        message: the platform's id of the quoted message.
+        sender: its sender.
+        text: its text.
+        attachments: its files.
+        own: the bot itself wrote it.
+    """
 
     message: str
     sender: Sender
@@ -80,15 +97,25 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Inbound(HasChat):
-    """A normalised message in.
+    """An incoming message, normalised.
 
-    `channel` is the configured instance's name; `external_id` is unique on it and the same when the platform
-    delivers the message again; `time` is ISO 8601 in UTC, when it was sent. `message` is the platform's id of the
-    message within its chat, which replies, edits and reactions name; `reply_to` is that of the message quoted.
-    `direct`: a chat with one person. `addressed`: the platform shows that the bot is meant (direct, a mention, a
-    reply to it). Messages of one `group` (an album) belong together. `space`: the numeric id of what the chat is part
-    of (a Discord server), where the platform has such a thing. `origin`: `human`, or `schedule` for what no channel
-    received: a job fired.
+    Attributes:
+        channel: the configured instance's name.
+        external_id: unique on the channel, and the same if the platform delivers the message again.
+        chat: the platform's id of the chat.
+        sender: its sender.
+        text: its text.
+        time: when it was sent, ISO 8601 in UTC.
+        thread: the platform's id of the thread; empty if none.
+        reply_to: the `message` of the quoted message; empty if none.
+        attachments: its files.
+        message: the platform's id of the message in its chat, which replies, edits and reactions name.
+        direct: the chat has one person only.
+        addressed: the platform shows that the message is for the bot (direct, a mention, a reply to it).
+        quote: the quoted message; None if there is none.
+        group: messages of one group (an album) belong together; empty if it stands alone.
+        space: numeric id of the space the chat is part of (a Discord server); empty if the platform has none.
+        origin: `human`, or `schedule` for a fired job, which no channel received.
     """
 
     channel: str
@@ -111,7 +138,7 @@ class Inbound(HasChat):
 
 @dataclass(frozen=True, slots=True)
 class Edit(HasChat):
-    """A message that its sender changed; `text` is the new one, whole. `external_id` is that of the change."""
+    """A message that its sender changed: `text` is the complete new text, `external_id` identifies the change."""
 
     channel: str
     external_id: str
@@ -138,7 +165,7 @@ class Deletion(HasChat):
 
 @dataclass(frozen=True, slots=True)
 class Reaction(HasChat):
-    """What somebody now shows on a message; no `emojis`: what was shown is taken back."""
+    """All current reactions of one person to a message; empty `emojis`: the person removed them."""
 
     channel: str
     external_id: str
@@ -153,7 +180,7 @@ class Reaction(HasChat):
 
 @dataclass(frozen=True, slots=True)
 class ChatMigration:
-    """A chat that the platform goes on with under another id (a group that became a supergroup)."""
+    """A chat that got another id, such as a group that became a supergroup; `to` is the new id."""
 
     channel: str
     external_id: str
@@ -164,9 +191,15 @@ class ChatMigration:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedUpdate:
-    """Something the adapter received and could not read; its bytes are kept as a fact if its sender may speak.
+    """An update that the adapter could not parse; its bytes are stored as a fact if its sender may speak.
 
-    `sender`: the numeric id of who sent it, as far as that can be read; empty if not.
+    Attributes:
+        channel: the configured instance's name.
+        external_id: unique on the channel.
+        chat: the platform's id of the chat.
+        raw: the bytes of the update.
+        reason: the parse error.
+        sender: the sender's numeric id; empty if it cannot be read.
     """
 
     channel: str
@@ -179,7 +212,7 @@ class UnparsedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest(HasChat):
-    """Somebody wants the running turn of a session to end. It overtakes what waits and is not itself kept."""
+    """A request to end the running turn of a session. It overtakes queued messages and is not stored."""
 
     channel: str
     chat: str

@@ -1,4 +1,4 @@
-"""The port itself, and what an adapter's factory is given."""
+"""The port itself, and the options of an adapter's factory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bubbot.ports.channel.events import ChannelEvent
 from bubbot.ports.channel.sending import MessagePart, Outbound, Receipt
 
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | None]]
-"""Returns when the event is durable; only then may it be acknowledged to the platform. A `Stop` is carried out at once.
+"""Accept an event: it returns when the event is durable; only then may the adapter acknowledge it to the platform.
 
-What it returns: whether something will be said to the event. False: it is a repeat, or nothing that is for the bot.
-None: it was taken, and it is not known here that something will be said."""
+A `StopRequest` takes effect at once. It returns true if the event will get an answer, false for a repeat or an event
+that is not for the bot, None if it was accepted and nothing is known here about an answer."""
 
 
 class Channel(Protocol):
@@ -27,23 +27,25 @@ class Channel(Protocol):
         """The configured instance's name, the first part of its session ids."""
 
     async def run(self, receive: Receive) -> None:
-        """Receives until cancelled; a channel that ends by itself (a pipe) returns at its end.
+        """Receive until cancelled; a channel that ends by itself (a pipe) returns at its end.
 
-        Raises `ChannelRefused` if the platform refuses the bot at its start and only the operator can help (a wrong
-        token). One that the platform took before goes on trying and shows it in `ReportsHealth`. Whatever else it raises is
-        a failure after which it is run again. `send` works before, during and after.
+        `send` works before, during and after. If the platform refuses a bot that it accepted before, keep trying and
+        report that in `ReportsHealth`. After any other error the channel is run again.
+
+        Raises:
+            ChannelRefused: the platform refuses the bot at its start and only the operator can help (a wrong token).
         """
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """Cuts an outbound into what the platform takes; nothing of the text is lost. Pure."""
+        """Split an outbound into parts that fit the platform, without losing text. Pure."""
 
     async def send(self, part: MessagePart) -> Receipt:
-        """Sends one part. Raises `DeliveryFailed`, `permanent` where another try is useless."""
+        """Send one part. Raise `DeliveryFailed`, `permanent` if another try is useless."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandInfo:
-    """A comma command as people type it, for completion: its name, what it does, and the names of its arguments."""
+    """A comma command as people type it, for completion: its name, its summary, and the names of its arguments."""
 
     name: str
     summary: str = ""
@@ -51,19 +53,22 @@ class CommandInfo:
 
 
 async def no_blob(digest: str) -> bytes:
-    """For channels that never send a stored file."""
+    """Raise `DeliveryFailed`; the default of `ChannelOptions.blob`, for channels that never send a stored file."""
     raise DeliveryFailed(f"the file {digest[:12]} is not kept here", permanent=True)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillCursor:
-    """What is durable of a channel, for platforms that keep messages and do not deliver them again: there the adapter
-    asks for what it missed.
+    """The durable state of a channel, for platforms that keep messages but do not deliver them again.
 
-    `newest`: the platform's id of the message that was accepted last, by chat and thread. `heard`: when the newest of
-    them all was sent, or the channel first began, ISO 8601 in UTC; what is not for the bot leaves no trace here.
-    `people`: the numeric ids of those who may speak with the bot. `since`: what was sent before, another bot with this
-    account has seen to; empty where there was none.
+    On these the adapter fetches the messages it missed.
+
+    Attributes:
+        newest: the platform's id of the message accepted last, by chat and thread.
+        heard: when the newest of them was sent, or the channel first began, ISO 8601 in UTC. Messages that are not for
+            the bot do not change it.
+        people: numeric ids of the people who may speak with the bot.
+        since: another bot with this account handled all messages sent before; empty if there was none.
     """
 
     newest: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -73,23 +78,30 @@ class BackfillCursor:
 
 
 async def nothing_known() -> BackfillCursor:
-    """For channels that begin anew."""
+    """Return an empty cursor; the default of `ChannelOptions.known`, for a channel without a past."""
     return BackfillCursor()
 
 
 def no_commands() -> Sequence[CommandInfo]:
-    """For channels that offer no menu."""
+    """Return nothing; the default of `ChannelOptions.commands`, for channels that offer no menu."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelOptions:
-    """What an adapter's factory is given. `now` gives the time as ISO 8601 in UTC, `new_id` fresh random ids.
+    """The options of an adapter's factory.
 
-    `settings`: the adapter's own keys of `[channels.<name>]` and nothing else, so that one it does not know is a mistake;
-    values that come from the environment are text. `blob` reads a stored file by its digest, for a `OutboundFile` to send;
-    `known` what is durable of this channel; `commands` the comma commands there are, for a menu, asked once `run` began;
-    `overhears`: what is not said to the bot matters, too, since some of its chats are in `always` or `listen`.
+    Attributes:
+        name: the configured instance's name.
+        home: the home folder.
+        now: returns the time as ISO 8601 in UTC.
+        new_id: returns a new random id.
+        settings: the adapter's own keys of `[channels.<name>]` and nothing else, so that an unknown key is a mistake;
+            values from the environment are text.
+        blob: reads a stored file by its digest, for an `OutboundFile`.
+        known: reads the durable state of this channel.
+        commands: lists the comma commands, for a menu; call it after `run` has begun.
+        overhears: messages that are not for the bot matter, too: some of its chats are in `always` or `listen`.
     """
 
     name: str
@@ -104,6 +116,6 @@ class ChannelOptions:
 
 
 def kept_aside(home: Path, session: str) -> Path:
-    """The folder for an adapter's files of a session, if any. Erasing the session removes it (look at `TurnFinished`)."""
+    """Return the folder for an adapter's files of a session. Erasing the session removes it (see `TurnFinished`)."""
     safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in session)[:40]
     return home / "sessions" / f"{safe}-{sha256(session.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""What a running turn shows while it works."""
+"""Events of a running turn that a channel may show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn has begun to work. `inbound`: the id of its first inbound; `message`: the platform's id of that."""
+    """A turn has begun. `inbound`: the id of its first inbound; `message`: the platform's id of that message."""
 
     inbound: int = 0
     message: str = ""
@@ -16,14 +16,14 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextStreamed:
-    """A piece of the model's text, as people may see it; the pieces of a step add up to its text."""
+    """A piece of the model's text, as people may see it; together the pieces of a step are its text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool runs now; `arguments` are shortened."""
+    """A tool has started; `arguments` are shortened."""
 
     name: str
     arguments: str
@@ -31,7 +31,14 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool is done. `size`: characters of its result; `spilled`: it was too long and is kept aside whole."""
+    """A tool has finished.
+
+    Attributes:
+        name: its name.
+        ok: it succeeded.
+        size: characters of its result.
+        spilled: the result was too long, so all of it is stored separately.
+    """
 
     name: str
     ok: bool
@@ -41,7 +48,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """A model call is over; `calls` tool calls come next, or, where there are none, the end of the turn."""
+    """A model call has finished. `calls`: how many tool calls follow; 0: the turn ends."""
 
     step: int
     calls: int
@@ -49,10 +56,10 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A turn is recorded: `answered`, `silent`, `failed` or `stopped`. What it says comes by `send`, right after."""
+    """A turn is recorded: `answered`, `silent`, `failed` or `stopped`. Its answer follows by `send`."""
 
     status: str
 
 
 Preview: TypeAlias = TurnStarted | TextStreamed | ToolStarted | ToolFinished | StepFinished | TurnFinished
-"""What a running turn shows while it works. Never a fact: `send` delivers the final text whatever became of these."""
+"""An event of a running turn. It is never a fact: `send` delivers the final text even if these are lost."""

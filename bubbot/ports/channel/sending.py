@@ -1,4 +1,4 @@
-"""What goes out: a message whole, its parts, and the fact that one arrived."""
+"""Outgoing messages: a complete message, its parts, and the receipt of a delivered part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OutboundFile:
 
 @dataclass(frozen=True, slots=True)
 class Outbound(HasChat):
-    """An intended message out, whole. `text` is Markdown (CommonMark, with tables); `reply_to` a message id."""
+    """A complete message to send. `text` is Markdown (CommonMark, with tables); `reply_to` a message id."""
 
     channel: str
     chat: str
@@ -33,12 +33,18 @@ class Outbound(HasChat):
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """A piece of an outbound that fits the platform; stored with the intent, so that a restart sends the same.
+    """A part of an outbound that fits the platform; stored with the intent, so that a restart sends the same part.
 
-    `text` is what people read; `markup` is the adapter's own plain JSON about how it looks (entities, say). `key` is
-    not stored: it is set for the sending, the same at each try of the same part, also by a later process, and at most
-    25 characters long. A platform that takes such a key sends the part once. Empty for what nothing is owed for and is
-    never tried again: notices.
+    Attributes:
+        chat: the platform's id of the chat.
+        text: the text that people read.
+        thread: the platform's id of the thread; empty if none.
+        reply_to: the id of the message it replies to; empty if none.
+        markup: the adapter's own plain JSON about the formatting, such as entities.
+        file: the file to send; None if there is none.
+        key: an idempotency key of at most 25 characters; a platform that supports one sends the part once. It is not
+            stored but set for sending, and is the same at each try, also of a later process. Empty for notices, which
+            are never retried.
     """
 
     chat: str
@@ -52,10 +58,12 @@ class MessagePart:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The platform's id of a delivered part, within its chat; empty where it has none.
+    """The receipt of a delivered part.
 
-    `chat`: the chat in which the part stands now, if the platform has put it into another one than was asked (a group
-    that became a supergroup); empty if it is the one that was asked.
+    Attributes:
+        external_id: the platform's id of the part within its chat; empty if it has none.
+        chat: the chat that holds the part, if the platform put it into another than the requested one (a group that
+            became a supergroup); else empty.
     """
 
     external_id: str = ""
